@@ -1,0 +1,164 @@
+"""Where compiled kernels are kept, and when they are thrown away.
+
+Numba can keep machine code on disk, but its own rules are not enough for a library:
+
+* Its freshness test looks at one file only. A kernel that calls `exp` from `exp.py` would keep the old `exp`
+  after an edit. Here the stamp is a hash of the kernel's file *and of every kernel file that it imports*.
+* Without a writable folder it raises at the decorator, so that a read-only install cannot even be imported.
+  Here such an install compiles afresh in each process and says so once.
+* Two processes that compile different signatures of one function at the same moment can leave an index that points to
+  the wrong machine code. Here what is loaded must have the signature that was asked for, else it is compiled again.
+* A full disk or a damaged file stops the kernel. Here both mean "not kept".
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import numba
+from numba.core import config, sigutils
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.misc.appdirs import AppDirs
+
+KERNELS = Path(__file__).resolve().parent
+# Settings that change the machine code but that numba leaves out of its key.
+SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "ENABLE_AVX")
+
+
+@functools.cache
+def say_once(text: str) -> None:
+    """Print a notice on stderr, each text once per process."""
+    print(f"minires: {text}", file=sys.stderr, flush=True)
+
+
+def keepable(function) -> bool:
+    """Only the package's own files are kept: a learner's kernel changes between two runs of a notebook cell."""
+    return KERNELS in Path(function.__code__.co_filename).resolve().parents
+
+
+def cache_folder() -> Path | None:
+    """The folder for compiled kernels, or None where nothing can be written.
+
+    The first writable one of: `$NUMBA_CACHE_DIR`, `__pycache__` beside the kernels, the user's cache folder.
+    """
+    return _first_writable(config.CACHE_DIR)
+
+
+@functools.cache
+def _first_writable(chosen: str) -> Path | None:
+    folders = [Path(chosen) / "minires"] if chosen else []
+    folders += [KERNELS / "__pycache__", Path(AppDirs("minires").user_cache_dir)]
+    return next((f for f in folders if f.is_absolute() and _writable(f)), None)
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()  # permission bits do not tell: mounts can be read-only
+    except OSError:
+        return False
+    return True
+
+
+def imported_kernels(source: str) -> set[str]:
+    """Names of the kernel modules that a source text imports (`from minires.kernels.NAME import …`)."""
+    nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom) and n.module]
+    return {n.module.rpartition(".")[2] for n in nodes if n.module.startswith("minires.kernels.")}
+
+
+@functools.cache
+def source_stamp(path: Path) -> str:
+    """A hash of `path` and of all kernel files that it imports, directly or not."""
+    found, todo = {}, [path]
+    while todo:
+        file = todo.pop()
+        if file not in found and file.exists():
+            found[file] = file.read_text("utf-8")
+            todo += [KERNELS / f"{name}.py" for name in imported_kernels(found[file])]
+    digests = sorted(hashlib.sha256(text.encode()).hexdigest() for text in found.values())
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+class KernelLocator(_CacheLocator):
+    """Tells numba the folder, the stamp and the file name of one kernel."""
+
+    def __init__(self, folder: Path, path: Path, line: int):
+        self._folder, self._path, self._line, self._py_file = folder, path, line, str(path)
+
+    @classmethod
+    def from_function(cls, py_func, py_file):
+        folder = cache_folder()
+        return folder and cls(folder, Path(py_file).resolve(), py_func.__code__.co_firstlineno)
+
+    def get_cache_path(self):
+        return str(self._folder)
+
+    def get_source_stamp(self):
+        return source_stamp(self._path)
+
+    def get_disambiguator(self):
+        key = (str(self._path), [getattr(config, name, None) for name in SETTINGS])
+        return f"{self._line}-{hashlib.sha256(repr(key).encode()).hexdigest()[:12]}"
+
+
+class KernelImpl(CompileResultCacheImpl):
+    _locator_classes = [KernelLocator]
+
+
+class KernelCache(FunctionCache):
+    """Numba's cache with our locator, which never trusts and never fails."""
+
+    _impl_class = KernelImpl
+
+    def load_overload(self, sig, target_context):
+        try:
+            kept = super().load_overload(sig, target_context)
+        except Exception:  # a damaged file can raise anything: start this kernel's index afresh
+            self._quietly(self.flush)
+            return None
+        asked, _ = sigutils.normalize_signature(sig)
+        return kept if kept is not None and tuple(kept.signature.args) == tuple(asked) else None
+
+    def save_overload(self, sig, data):
+        self._quietly(super().save_overload, sig, data)
+
+    @staticmethod
+    def _quietly(action, *args):
+        try:
+            action(*args)
+        except OSError as problem:
+            say_once(f"a compiled kernel could not be kept ({problem.strerror})")
+
+
+def keep(dispatcher) -> None:
+    """Let numba keep what `dispatcher` compiles, where that is possible."""
+    if cache_folder() is None:
+        say_once("no writable folder for compiled kernels, so they are compiled in each process. Set NUMBA_CACHE_DIR.")
+    else:
+        dispatcher._cache = KernelCache(dispatcher.py_func)
+
+
+def _kept_files() -> list[Path]:
+    folder = cache_folder()
+    return sorted(p for p in folder.iterdir() if p.suffix in (".nbi", ".nbc")) if folder else []
+
+
+def cache_info() -> dict:
+    """Where compiled kernels are kept: `folder` (str or None), `files` (count), `bytes`, `numba` (version)."""
+    files = _kept_files()
+    size = sum(p.stat().st_size for p in files)
+    return {"folder": cache_folder() and str(cache_folder()), "files": len(files), "bytes": size, "numba": numba.__version__}
+
+
+def clear_cache() -> int:
+    """Delete every kept kernel and return how many files that were. They are compiled again when next used."""
+    files = _kept_files()
+    for path in files:
+        path.unlink(missing_ok=True)
+    return len(files)
