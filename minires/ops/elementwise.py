@@ -1,0 +1,253 @@
+"""Elementwise operations. Each backward multiplies dy by the derivative; binary ones undo the broadcasting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minires.messages import ShapeError, shown
+from minires.ops.broadcast import unbroadcast
+from minires.tensor import differentiable
+
+# ------------------------------------------------------------------------------------------------- binary
+
+
+def add_forward(a, b):
+    """y = a + b, with broadcasting. saved = the two shapes."""
+    return a + b, (np.shape(a), np.shape(b))
+
+
+def add_backward(dy, saved):
+    """da = dy, db = dy, each summed over the axes along which it was stretched."""
+    a_shape, b_shape = saved
+    return unbroadcast(dy, a_shape), unbroadcast(dy, b_shape)
+
+
+def sub_forward(a, b):
+    """y = a - b, with broadcasting. saved = the two shapes."""
+    return a - b, (np.shape(a), np.shape(b))
+
+
+def sub_backward(dy, saved):
+    """da = dy, db = -dy."""
+    a_shape, b_shape = saved
+    return unbroadcast(dy, a_shape), unbroadcast(-dy, b_shape)
+
+
+def mul_forward(a, b):
+    """y = a * b, with broadcasting. saved = (a, b)."""
+    return a * b, (a, b)
+
+
+def mul_backward(dy, saved):
+    """da = dy * b, db = dy * a. A Python number gets no gradient."""
+    a, b = saved
+    da = None if np.isscalar(a) else unbroadcast(dy * b, a.shape)
+    db = None if np.isscalar(b) else unbroadcast(dy * a, b.shape)
+    return da, db
+
+
+def div_forward(a, b):
+    """y = a / b, with broadcasting. saved = (a, b). Dividing by 0 gives inf or NaN, as in NumPy."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return a / b, (a, b)
+
+
+def div_backward(dy, saved):
+    """da = dy / b, db = -dy * a / b²."""
+    a, b = saved
+    with np.errstate(divide="ignore", invalid="ignore"):
+        da = None if np.isscalar(a) else unbroadcast(dy / b, a.shape)
+        db = None if np.isscalar(b) else unbroadcast(-dy * a / (b * b), b.shape)
+    return da, db
+
+
+def power_forward(a, b):
+    """y = a ** b, with broadcasting. saved = (a, b, y)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = np.power(a, b)
+    return y, (a, b, y)
+
+
+def power_backward(dy, saved):
+    """da = dy * b * a^(b-1), db = dy * y * log a. At a = 0: da = 0 for b = 0, and db = 0 (the limit)."""
+    a, b, y = saved
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.where(np.equal(b, 0), 0.0, b * np.power(a, np.where(np.equal(b, 0), 1.0, b - 1.0)))
+        da = None if np.isscalar(a) else unbroadcast(dy * slope, a.shape)
+        db = None if np.isscalar(b) else unbroadcast(dy * np.where(np.equal(a, 0), 0.0, y * np.log(a)), b.shape)
+    return da, db
+
+
+def maximum_forward(a, b):
+    """y = max(a, b) entry by entry, with broadcasting; NaN if either is NaN. saved = (a, b)."""
+    return np.maximum(a, b), (a, b)
+
+
+def maximum_backward(dy, saved):
+    """The larger one gets dy; a tie is shared half and half, so that swapping a and b changes nothing."""
+    a, b = saved
+    share = np.where(np.equal(a, b), 0.5, np.greater(a, b)).astype(dy.dtype)
+    return unbroadcast(dy * share, np.shape(a)), unbroadcast(dy * (1 - share), np.shape(b))
+
+
+def minimum_forward(a, b):
+    """y = min(a, b) entry by entry, with broadcasting; NaN if either is NaN. saved = (a, b)."""
+    return np.minimum(a, b), (a, b)
+
+
+def minimum_backward(dy, saved):
+    """The smaller one gets dy; a tie is shared half and half."""
+    a, b = saved
+    share = np.where(np.equal(a, b), 0.5, np.less(a, b)).astype(dy.dtype)
+    return unbroadcast(dy * share, np.shape(a)), unbroadcast(dy * (1 - share), np.shape(b))
+
+
+def where_forward(condition, a, b):
+    """y = a where condition else b, with broadcasting. saved = (condition, shapes)."""
+    if np.asarray(condition).dtype != bool:
+        raise ShapeError("the condition of where must be boolean", shown(condition), "Write where(mask > 0, a, b).")
+    return np.where(condition, a, b), (condition, np.shape(a), np.shape(b))
+
+
+def where_backward(dy, saved):
+    """da = dy where condition, else 0; db the other way round."""
+    condition, a_shape, b_shape = saved
+    zero = dy.dtype.type(0)
+    return None, unbroadcast(np.where(condition, dy, zero), a_shape), unbroadcast(np.where(condition, zero, dy), b_shape)
+
+
+# -------------------------------------------------------------------------------------------------- unary
+
+
+def neg_forward(x):
+    """y = -x."""
+    return -x, None
+
+
+def neg_backward(dy, saved):
+    """dx = -dy."""
+    return -dy
+
+
+def exp_forward(x):
+    """y = e^x. saved = y."""
+    with np.errstate(over="ignore"):
+        y = np.exp(x)
+    return y, y
+
+
+def exp_backward(dy, y):
+    """dx = dy * y."""
+    return dy * y
+
+
+def log_forward(x):
+    """y = ln x; log 0 = -inf and log of a negative number NaN, without a warning. saved = x."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(x), x
+
+
+def log_backward(dy, x):
+    """dx = dy / x."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return dy / x
+
+
+def sqrt_forward(x):
+    """y = √x. saved = y."""
+    with np.errstate(invalid="ignore"):
+        y = np.sqrt(x)
+    return y, y
+
+
+def sqrt_backward(dy, y):
+    """dx = dy / (2y): infinite at 0, as the derivative is."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return dy / (2 * y)
+
+
+def tanh_forward(x):
+    """y = tanh x. saved = y."""
+    y = np.tanh(x)
+    return y, y
+
+
+def tanh_backward(dy, y):
+    """dx = dy * (1 - y²)."""
+    return dy * (1 - y * y)
+
+
+def sigmoid_forward(x):
+    """y = 1 / (1 + e^-x) = (1 + tanh(x/2)) / 2, which cannot overflow. saved = y."""
+    y = 0.5 * (1 + np.tanh(0.5 * x))
+    return y, y
+
+
+def sigmoid_backward(dy, y):
+    """dx = dy * y * (1 - y)."""
+    return dy * y * (1 - y)
+
+
+def sin_forward(x):
+    """y = sin x (radians). saved = x."""
+    return np.sin(x), x
+
+
+def sin_backward(dy, x):
+    """dx = dy * cos x."""
+    return dy * np.cos(x)
+
+
+def cos_forward(x):
+    """y = cos x (radians). saved = x."""
+    return np.cos(x), x
+
+
+def cos_backward(dy, x):
+    """dx = -dy * sin x."""
+    return -dy * np.sin(x)
+
+
+def abs_forward(x):
+    """y = |x|. saved = x."""
+    return np.abs(x), x
+
+
+def abs_backward(dy, x):
+    """dx = dy * sign x; 0 at 0."""
+    return dy * np.sign(x)
+
+
+def clip_forward(x, low=None, high=None):
+    """y = x limited to [low, high]; either bound may be None. saved = where x was inside."""
+    inside = np.ones(np.shape(x), bool)
+    if low is not None:
+        inside &= x >= low
+    if high is not None:
+        inside &= x <= high
+    return np.clip(x, low, high), inside
+
+
+def clip_backward(dy, inside):
+    """dx = dy inside the bounds (edges included), 0 outside."""
+    return np.where(inside, dy, dy.dtype.type(0))
+
+
+add = differentiable("add", add_forward, add_backward, saves_inputs=False)
+sub = differentiable("sub", sub_forward, sub_backward, saves_inputs=False)
+mul = differentiable("mul", mul_forward, mul_backward)
+div = differentiable("div", div_forward, div_backward)
+power = differentiable("power", power_forward, power_backward)
+maximum = differentiable("maximum", maximum_forward, maximum_backward)
+minimum = differentiable("minimum", minimum_forward, minimum_backward)
+where = differentiable("where", where_forward, where_backward)
+neg = differentiable("neg", neg_forward, neg_backward, saves_inputs=False)
+exp = differentiable("exp", exp_forward, exp_backward, saves_inputs=False)
+log = differentiable("log", log_forward, log_backward)
+sqrt = differentiable("sqrt", sqrt_forward, sqrt_backward, saves_inputs=False)
+tanh = differentiable("tanh", tanh_forward, tanh_backward, saves_inputs=False)
+sigmoid = differentiable("sigmoid", sigmoid_forward, sigmoid_backward, saves_inputs=False)
+sin = differentiable("sin", sin_forward, sin_backward)
+cos = differentiable("cos", cos_forward, cos_backward)
+abs = differentiable("abs", abs_forward, abs_backward)
+clip = differentiable("clip", clip_forward, clip_backward, saves_inputs=False)

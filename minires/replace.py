@@ -1,0 +1,71 @@
+"""`minires.use`: put your own forward or backward pass into the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from minires.messages import GraphError, UnknownName
+from minires.tensor import OPS, Op
+
+
+class _Counted:
+    """A learner's function that counts its calls and hands out copies, so that it may return what it likes."""
+
+    def __init__(self, function: Callable, copies: bool):
+        self.function, self.copies, self.calls = function, copies, 0
+
+    def __call__(self, *args, **kwargs):
+        self.calls += 1
+        result = self.function(*args, **kwargs)
+        return self._private(result) if self.copies else result
+
+    @staticmethod
+    def _private(result):
+        """Gradients as arrays of their own: the engine may add into what it receives."""
+        if isinstance(result, tuple | list):
+            return tuple(None if g is None else np.array(g) for g in result)
+        return np.array(result)
+
+
+def _target(key: str) -> tuple[Op, str]:
+    name, _, side = key.rpartition("_")
+    if side not in ("forward", "backward") or name not in OPS:
+        raise UnknownName("function to replace", key, [f"{n}_{s}" for n in OPS for s in ("forward", "backward")])
+    return OPS[name], side
+
+
+@contextmanager
+def use(**replacements: Callable) -> Iterator[None]:
+    """Inside the block, the engine calls your functions instead of its own, in every thread.
+
+    use(layernorm_backward=mine): keys are an operation's name followed by _forward or _backward; your function
+    gets the same arguments and returns the same values as the one it replaces (a backward returns a gradient or
+    a tuple of gradients). Fused operations that contain the replaced one run from their parts instead.
+
+    Raises UnknownName for a key that names no function, and GraphError when the block ends although one of your
+    functions was never called.
+    """
+    targets = [(*_target(key), _Counted(f, key.endswith("_backward"))) for key, f in replacements.items()]
+    before = [getattr(op, side) for op, side, _ in targets]
+    containers = [fused for op, _, _ in targets for fused in OPS.values() if op.name in fused.parts]
+    for op, side, mine in targets:
+        setattr(op, side, mine)
+    for fused in containers:
+        fused.detours += 1
+    try:
+        yield
+    finally:
+        for (op, side, _), original in zip(reversed(targets), reversed(before), strict=True):
+            setattr(op, side, original)
+        for fused in containers:
+            fused.detours -= 1
+    unused = [f"{op.name}_{side}" for op, side, mine in targets if not mine.calls]
+    if unused:
+        raise GraphError(
+            "a replacement must be called inside its `with minires.use(...)` block",
+            f"{', '.join(unused)}, which was never called",
+            "Both the forward pass and backward() belong inside the block. Does the model contain this operation?",
+        )
