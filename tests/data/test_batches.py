@@ -26,7 +26,7 @@ def test_drop_last_keeps_whole_pieces_only():
 
 def test_order_changes_from_pass_to_pass_and_repeats_with_the_seed():
     rng, y = RNG(0), np.arange(50)
-    first, second = ([*minibatches(y, y, 50, rng)][0][0] for _ in range(2))
+    first, second = (next(minibatches(y, y, 50, rng))[0] for _ in range(2))
     assert not np.array_equal(first, second)
     assert np.array_equal(first, next(minibatches(y, y, 50, RNG(0)))[0])
 
@@ -38,21 +38,23 @@ def test_pieces_do_not_share_the_callers_memory():
     assert np.array_equal(x, np.arange(6.0))
 
 
+GOOD = np.ones(4)
 BAD = np.ones((4, 3))
 BAD[2, 1] = np.nan
+INF = np.array([0, np.inf, 0, 0])
 WRONG_USES = [
-    (lambda: minibatches(np.ones((0, 3)), np.ones(0), 2, RNG(0)), ValueProblem, r"at least one example; got x of shape \(0, 3\)"),
-    (lambda: minibatches(np.ones((4, 3)), np.ones(3), 2, RNG(0)), ShapeError, r"equally many; got shapes \(4, 3\) and \(3,\)"),
-    (lambda: minibatches(np.float64(1), np.ones(1), 2, RNG(0)), ShapeError, r"one entry per example"),
-    (lambda: minibatches(BAD, np.ones(4), 2, RNG(0)), ValueProblem, r"x must hold finite numbers; got nan at index \[2, 1\]"),
-    (lambda: minibatches(np.ones(4), np.array([0, np.inf, 0, 0]), 2, RNG(0)), ValueProblem, r"y must hold .*inf at index \[1\]"),
-    (lambda: minibatches(np.ones(4), np.ones(4), 0, RNG(0)), ValueProblem, r"batch_size must be a whole number, at least 1"),
-    (lambda: minibatches(np.ones(4), np.ones(4), 5, RNG(0), drop_last=True), ValueProblem, r"in 1 … 4; got 5\. With drop_last"),
-    (lambda: minibatches(np.ones(4), np.ones(4), 2, 0), DtypeError, r"rng must be a numpy.random.Generator"),
+    ((np.ones((0, 3)), np.ones(0), 2, RNG(0)), ValueProblem, r"at least one example; got x of shape \(0, 3\)"),
+    ((np.ones((4, 3)), np.ones(3), 2, RNG(0)), ShapeError, r"equally many; got shapes \(4, 3\) and \(3,\)"),
+    ((np.float64(1), np.ones(1), 2, RNG(0)), ShapeError, r"one entry per example"),
+    ((BAD, GOOD, 2, RNG(0)), ValueProblem, r"x must hold finite numbers; got nan at index \[2, 1\]"),
+    ((GOOD, INF, 2, RNG(0)), ValueProblem, r"y must hold finite numbers; got inf at index \[1\]"),
+    ((GOOD, GOOD, 0, RNG(0)), ValueProblem, r"batch_size must be a whole number, at least 1"),
+    ((GOOD, GOOD, 5, RNG(0), True), ValueProblem, r"in 1 … 4; got 5\. With drop_last"),
+    ((GOOD, GOOD, 2, 0), DtypeError, r"rng must be a numpy.random.Generator"),
 ]
 
 
-@pytest.mark.parametrize(("use", "error", "message"), WRONG_USES)
-def test_wrong_uses_are_explained_at_the_call(use, error, message):
+@pytest.mark.parametrize(("arguments", "error", "message"), WRONG_USES)
+def test_wrong_uses_are_explained_at_the_call(arguments, error, message):
     with pytest.raises(error, match=message):
-        use()
+        minibatches(*arguments)

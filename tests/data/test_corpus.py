@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -76,7 +78,7 @@ def test_baselines_against_a_slow_count():
     uni = [(train.count(b) + 0.1) / (len(train) + 0.1 * size) for b in val[1:]]
     bi = [
         (sum(train[i : i + 2] == a + b for i in range(len(train))) + 0.1) / (train[:-1].count(a) + 0.1 * size)
-        for a, b in zip(val, val[1:])
+        for a, b in pairwise(val)
     ]
     got = corpus.baselines()
     assert got.unigram == pytest.approx(-np.log(uni).mean(), rel=1e-12)
@@ -102,9 +104,9 @@ def test_unknown_symbol_is_named_with_its_place(corpus):
 WRONG_USES = [
     (lambda c, r: c.batch(r, 0, 8), ValueProblem, r"batch_size must be a whole number, at least 1; got 0"),
     (lambda c, r: c.batch(r, 4, 0), ValueProblem, r"length must be a whole number"),
-    (lambda c, r: c.batch(r, 4, len(c.val), "val"), ValueProblem, r"got 17390\. The 'val' part holds 17390 characters"),
+    (lambda c, r: c.batch(r, 4, len(c.val), "val"), ValueProblem, r"got 17390\. 'val' holds 17390 characters"),
     (lambda c, r: c.batch(r, 4, 8.0), DtypeError, r"length must be a whole number.*got 8\.0"),
-    (lambda c, r: c.batch(r, 4, 8, "valid"), UnknownName, r"split must be one of: train, val; got 'valid'\. Did you mean 'val'"),
+    (lambda c, r: c.batch(r, 4, 8, "valid"), UnknownName, r"split must be one of: train, val; got 'valid'\. Did you"),
     (lambda c, r: c.batch(0, 4, 8), DtypeError, r"rng must be a numpy.random.Generator; got 0\. Make one before"),
     (lambda c, r: c.decode([65]), ValueProblem, r"ids must be in 0 … 64; got values from 65 to 65"),
     (lambda c, r: c.decode([-1]), ValueProblem, r"ids must be in 0 … 64"),

@@ -25,7 +25,7 @@ def test_first_picture_is_a_zero():
 
 def test_shapes_types_and_split_sizes():
     d = digits()
-    assert (d.x_train.shape, d.y_train.shape, d.x_test.shape, d.y_test.shape) == ((1347, 64), (1347,), (450, 64), (450,))
+    assert [a.shape for a in d] == [(1347, 64), (1347,), (450, 64), (450,)]
     assert {a.dtype for a in (d.x_train, d.x_test)} == {np.dtype(np.float32)}
     assert {a.dtype for a in (d.y_train, d.y_test)} == {np.dtype(np.int64)}
     assert digits(test=100).x_train.shape == (1697, 64)
