@@ -1,0 +1,89 @@
+"""The two sublayers of a Transformer block: multi-head self-attention and the feed-forward network.
+
+A sublayer is a function F(h, ctx) of what it reads. It knows nothing about residuals or about the norm in
+front of it: how its output joins the stream is the connection's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minires import ops
+from minires.messages import UnknownName, ValueProblem
+from minires.nn.layers import Dropout, Maker, check_positive
+from minires.nn.module import Module, Parameter
+from minires.ops.activations import ACTIVATIONS
+from minires.tensor import Tensor
+
+
+@dataclass
+class Context:
+    """What one forward pass carries besides the stream.
+
+    mask: booleans that broadcast to (B, heads, T, T), True where a query may look. rng: for dropout, instead of
+    the model's own generator. wrap(site, F): replaces a sublayer for this pass (instruments use it). trace:
+    a list that receives the stream's states x_0 … x_K. memo: a place for what sublayers tell each other.
+    """
+
+    mask: np.ndarray | None = None
+    rng: np.random.Generator | None = None
+    wrap: Callable[[Any, Callable], Callable] | None = None
+    trace: list[Tensor] | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
+
+
+class MultiHeadAttention(Module):
+    """Self-attention with several heads: one packed projection to q, k, v, attention, one projection out.
+
+    qkv_weight: (d, 3d), columns [q | k | v]; out_weight: (d, d), the only one that writes to the stream.
+    Raises ValueProblem if heads does not divide d.
+    """
+
+    def __init__(self, d: int, heads: int, make: Maker, causal: bool = True, dropout: float = 0.0, bias: bool = True):
+        check_positive(d=d, heads=heads)
+        if d % heads:
+            divisors = [h for h in range(1, d + 1) if d % h == 0]
+            raise ValueProblem("heads must divide d", f"d = {d} and {heads} heads", f"Choose one of {divisors}.")
+        self.heads, self.causal = heads, causal
+        parts = [make.weight(d, d, role).data for role in ("query", "key", "value")]
+        self.qkv_weight = Parameter(np.concatenate(parts, axis=1))  # (d, 3d)
+        self.qkv_bias = make.zeros(3 * d) if bias else None
+        self.out_weight = make.weight(d, d, "attn_out")
+        self.out_bias = make.zeros(d) if bias else None
+        self.dropout = Dropout(dropout, make.rng)
+
+    def forward(self, h: Tensor, ctx: Context | None = None) -> Tensor:
+        ctx = ctx or Context()
+        qkv = ops.linear(h, self.qkv_weight, self.qkv_bias)  # (B, T, 3d)
+        p = self.dropout.p if self.training else 0.0
+        rng = ctx.rng or self.dropout.rng
+        mixed = ops.self_attention(qkv, heads=self.heads, mask=ctx.mask, causal=self.causal, dropout_p=p, rng=rng)  # (B, T, d)
+        return self.dropout(ops.linear(mixed, self.out_weight, self.out_bias), ctx.rng)
+
+    def describe(self) -> str:
+        d = self.out_weight.shape[0]
+        return f"d = {d}, {self.heads} heads of {d // self.heads}{', causal' if self.causal else ''}"
+
+
+class FeedForward(Module):
+    """act(h W1 + b1) W2 + b2 at every position; W1: (d, hidden), W2: (hidden, d), which writes to the stream."""
+
+    def __init__(self, d: int, hidden: int, make: Maker, activation: str = "gelu_tanh", dropout: float = 0.0):
+        check_positive(d=d, hidden=hidden)
+        if activation not in ACTIVATIONS:
+            raise UnknownName("activation", activation, ACTIVATIONS)
+        self.activation = activation
+        self.in_weight, self.in_bias = make.weight(d, hidden, "ffn_in"), make.zeros(hidden)
+        self.out_weight, self.out_bias = make.weight(hidden, d, "ffn_out"), make.zeros(d)
+        self.dropout = Dropout(dropout, make.rng)
+
+    def forward(self, h: Tensor, ctx: Context | None = None) -> Tensor:
+        f = ops.ffn(h, self.in_weight, self.in_bias, self.out_weight, self.out_bias, activation=self.activation)
+        return self.dropout(f, ctx.rng if ctx else None)
+
+    def describe(self) -> str:
+        return "{} → {} → {}, {}".format(*self.in_weight.shape, self.out_weight.shape[1], self.activation)

@@ -1,0 +1,6 @@
+"""Residual connections: one file per rule for how a sublayer's output joins the stream."""
+
+from minires.residual import none, post_norm, pre_norm, residual
+from minires.residual.connection import CONNECTIONS, Connection, Site, get_connection, mlp_sites, register, transformer_sites
+
+__all__ = ["CONNECTIONS", "Connection", "Site", "get_connection", "mlp_sites", "register", "transformer_sites"]
