@@ -118,6 +118,8 @@ def _spread(node: Node, dy: np.ndarray, pending: dict[Node, np.ndarray], owned: 
     for parent, gradient in zip(node.parents, gradients, strict=False):
         if parent is None or gradient is None:
             continue
+        if type(gradient) is not np.ndarray:  # a NumPy scalar, which 0-d arithmetic makes
+            gradient = np.asarray(gradient)
         if gradient.shape != parent.shape:
             raise _wrong_gradient_shape(node, parent, gradient)
         if gradient.dtype != parent.dtype:

@@ -135,7 +135,7 @@ def self_attention_forward(qkv, heads=1, mask=None, causal=False, dropout_p=0.0,
     q, k, v = split_heads(qkv, heads)
     y, saved = attention_forward(q, k, v, mask=mask, causal=causal, dropout_p=dropout_p, rng=rng)  # (B, H, T, dh)
     b, _, t, _ = y.shape
-    return y.swapaxes(1, 2).reshape(b, t, -1), saved  # (B, T, d)
+    return y.swapaxes(1, 2).reshape(b, t, qkv.shape[-1] // 3), saved  # (B, T, d)
 
 
 def self_attention_backward(dy, saved):
@@ -145,7 +145,7 @@ def self_attention_backward(dy, saved):
     dqkv = np.empty((b, t, 3, heads, dh), dy.dtype)
     for i, part in enumerate(attention_backward(dy, saved)):
         dqkv[:, :, i] = part.swapaxes(1, 2)  # (B, T, H, dh)
-    return dqkv.reshape(b, t, -1)  # (B, T, 3d)
+    return dqkv.reshape(b, t, 3 * heads * dh)  # (B, T, 3d)
 
 
 def self_attention_composed(qkv, heads=1, mask=None, causal=False, dropout_p=0.0, rng=None):

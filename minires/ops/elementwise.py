@@ -61,6 +61,11 @@ def div_backward(dy, saved):
     return da, db
 
 
+def _zero(like):
+    """A zero that does not turn float32 into float64."""
+    return like.dtype.type(0)
+
+
 def power_forward(a, b):
     """y = a ** b, with broadcasting. saved = (a, b, y)."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -72,9 +77,8 @@ def power_backward(dy, saved):
     """da = dy * b * a^(b-1), db = dy * y * log a. At a = 0: da = 0 for b = 0, and db = 0 (the limit)."""
     a, b, y = saved
     with np.errstate(divide="ignore", invalid="ignore"):
-        slope = np.where(np.equal(b, 0), 0.0, b * np.power(a, np.where(np.equal(b, 0), 1.0, b - 1.0)))
-        da = None if np.isscalar(a) else unbroadcast(dy * slope, a.shape)
-        db = None if np.isscalar(b) else unbroadcast(dy * np.where(np.equal(a, 0), 0.0, y * np.log(a)), b.shape)
+        da = None if np.isscalar(a) else unbroadcast(np.where(np.equal(b, 0), _zero(dy), dy * b * a ** (b - 1)), a.shape)
+        db = None if np.isscalar(b) else unbroadcast(np.where(np.equal(a, 0), _zero(dy), dy * y * np.log(a)), b.shape)
     return da, db
 
 
@@ -112,8 +116,8 @@ def where_forward(condition, a, b):
 def where_backward(dy, saved):
     """da = dy where condition, else 0; db the other way round."""
     condition, a_shape, b_shape = saved
-    zero = dy.dtype.type(0)
-    return None, unbroadcast(np.where(condition, dy, zero), a_shape), unbroadcast(np.where(condition, zero, dy), b_shape)
+    da, db = np.where(condition, dy, _zero(dy)), np.where(condition, _zero(dy), dy)
+    return None, unbroadcast(da, a_shape), unbroadcast(db, b_shape)
 
 
 # -------------------------------------------------------------------------------------------------- unary
@@ -230,7 +234,7 @@ def clip_forward(x, low=None, high=None):
 
 def clip_backward(dy, inside):
     """dx = dy inside the bounds (edges included), 0 outside."""
-    return np.where(inside, dy, dy.dtype.type(0))
+    return np.where(inside, dy, _zero(dy))
 
 
 add = differentiable("add", add_forward, add_backward, saves_inputs=False)

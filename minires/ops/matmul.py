@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from minires.messages import ShapeError, shown
@@ -49,6 +51,11 @@ def matmul_backward(dy, saved):
 matmul = differentiable("matmul", matmul_forward, matmul_backward)
 
 
+def as_rows(x):
+    """(…, d) → (N, d): all leading axes become one. (reshape(-1, d) cannot do it when d is 0.)"""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
 def linear_forward(x, w, b=None):
     """y = x W + b over the last axis.
 
@@ -63,7 +70,7 @@ def linear_forward(x, w, b=None):
         )
     if b is not None and b.shape != w.shape[1:]:
         raise ShapeError(f"the bias must be ({w.shape[1]},)", shown(b), "One number per output column.")
-    y = (x.reshape(-1, x.shape[-1]) @ w).reshape(x.shape[:-1] + w.shape[1:]) if x.ndim > 2 else x @ w  # (…, out)
+    y = (as_rows(x) @ w).reshape(x.shape[:-1] + w.shape[1:]) if x.ndim > 2 else x @ w  # (…, out)
     if b is not None:
         y += b
     return y, (x, w, b is not None)
@@ -77,9 +84,9 @@ def linear_backward(dy, saved):
     db = Σ_n dy  (out,)
     """
     x, w, has_bias = saved
-    rows = dy.reshape(-1, w.shape[1])  # (N, out)
+    rows = as_rows(dy)  # (N, out)
     dx = (rows @ w.T).reshape(x.shape)  # (…, in)
-    dw = x.reshape(-1, w.shape[0]).T @ rows  # (in, out)
+    dw = as_rows(x).T @ rows  # (in, out)
     return dx, dw, rows.sum(axis=0) if has_bias else None
 
 

@@ -44,7 +44,7 @@ def mean_forward(x, axis=None, keepdims=False):
 def mean_backward(dy, saved):
     """dx = dy / n, repeated along the averaged axes."""
     shape, axes, keepdims, n = saved
-    return np.broadcast_to(_keep(dy / max(n, 1), axes, keepdims), shape)
+    return np.broadcast_to(_keep(dy / (n or 1), axes, keepdims), shape)
 
 
 def max_forward(x, axis=None, keepdims=False):
@@ -81,7 +81,7 @@ def var_forward(x, axis=None, keepdims=False):
 def var_backward(dy, saved):
     """dx = dy · 2 (x - mean) / n. The mean's own dependence on x drops out, because Σ (x - mean) = 0."""
     centred, axes, keepdims, n = saved
-    return _keep(dy, axes, keepdims) * centred * (2 / max(n, 1))
+    return _keep(dy, axes, keepdims) * centred * (2 / (n or 1))
 
 
 def logsumexp_forward(x, axis=None, keepdims=False):

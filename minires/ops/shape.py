@@ -25,7 +25,7 @@ def transpose_forward(x, axes=None):
 
 def transpose_backward(dy, axes):
     """The inverse permutation."""
-    return dy.transpose(None if axes is None else np.argsort([a % dy.ndim for a in axes]))
+    return dy.transpose(None if axes is None else tuple(np.argsort([a % dy.ndim for a in axes])))
 
 
 def swapaxes_forward(x, axis1, axis2):
