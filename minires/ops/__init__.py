@@ -4,7 +4,9 @@ from minires.ops import syntax
 from minires.ops.activations import gelu, gelu_tanh, relu, silu
 from minires.ops.attention import attention, self_attention
 from minires.ops.cross_entropy import cross_entropy
+from minires.ops.depth import depth_attention, depth_sum
 from minires.ops.dropout import dropout
+from minires.ops.dyt import dyt
 from minires.ops.elementwise import (
     abs,
     add,
@@ -44,14 +46,15 @@ from minires.ops.shape import (
     swapaxes,
     transpose,
 )
+from minires.ops.sinkhorn import sinkhorn
 from minires.ops.softmax import log_softmax, softmax
 
 syntax.bind()
 
 __all__ = [
-    "abs", "add", "attention", "broadcast_to", "clip", "concatenate", "cos", "cross_entropy", "div", "dropout", "embedding",
-    "exp", "expand_dims", "ffn", "flip", "gelu", "gelu_tanh", "getitem", "layernorm", "linear", "log", "log_softmax",
-    "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "mul", "neg", "power", "relu", "reshape",
-    "residual_add", "rmsnorm", "self_attention", "sigmoid", "silu", "sin", "softmax", "split", "sqrt", "squeeze", "stack",
-    "sub", "sum", "swapaxes", "tanh", "transpose", "var", "where",
+    "abs", "add", "attention", "broadcast_to", "clip", "concatenate", "cos", "cross_entropy", "depth_attention",
+    "depth_sum", "div", "dropout", "dyt", "embedding", "exp", "expand_dims", "ffn", "flip", "gelu", "gelu_tanh", "getitem",
+    "layernorm", "linear", "log", "log_softmax", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "mul",
+    "neg", "power", "relu", "reshape", "residual_add", "rmsnorm", "self_attention", "sigmoid", "silu", "sin", "sinkhorn",
+    "softmax", "split", "sqrt", "squeeze", "stack", "sub", "sum", "swapaxes", "tanh", "transpose", "var", "where",
 ]  # fmt: skip

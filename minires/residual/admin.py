@@ -1,0 +1,58 @@
+"""Admin: Post-Norm whose skip weights are set by a profiling pass."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minires.residual.connection import Connection, block_diagonal, register
+from minires.tensor import Tensor, no_grad
+
+
+@register("admin")
+class Admin(Connection):
+    """x_{l+1} = LN(ω_l x_l + F(x_l)) with a trained vector ω_l of d entries.
+
+    ∂x_{l+1}/∂x_l = J_LN·(diag(ω_l) + J_F): the +I becomes diag(ω).
+    Initialisation: `profile` runs one batch and sets ω_1 = 1, ω_l = √(Σ_{j<l} Var F_j) including the input's
+    variance, so that every branch starts with the weight it would have in Pre-Norm.
+    Source: Liu et al. 2020, arXiv:2004.08249, section 4.2.
+    """
+
+    equation = "x ← LN(ω x + F(x)), ω from a profiling pass"
+
+    def __init__(self, sites, d, norm, make):
+        super().__init__(sites, d, norm, make)
+        self.norms = [norm(d, make) for _ in sites]
+        self.omegas = [make.ones(d, kind="gate") for _ in sites]
+        self.variance: list[float] | None = None  # while profiling: what has been added to the stream so far
+
+    def step(self, stream, site, F):
+        x = stream
+        if self.variance is not None:
+            return self._profiled(x, site, F)
+        return self.norms[site.k](self.omegas[site.k] * x + F(x))
+
+    def _profiled(self, x: Tensor, site, F) -> Tensor:
+        if not self.variance:
+            self.variance.append(float(x.data.var()))
+        omega = self.omegas[site.k]
+        omega.data[...] = 1.0 if site.k == 0 else np.sqrt(sum(self.variance))
+        omega.changed()
+        f = F(x)
+        self.variance.append(float(f.data.var()))
+        return self.norms[site.k](omega * x + f)
+
+    def profile(self, run) -> list[float]:
+        """Set every ω from one forward pass `run()`; returns [Var x_0, Var F_1, …, Var F_K] as measured."""
+        self.variance = []
+        try:
+            with no_grad():
+                run()
+            return list(self.variance)
+        finally:
+            self.variance = None
+
+    def jacobian(self, stream, site, J_F, f):
+        omega = self.omegas[site.k].data
+        J_LN = block_diagonal(self.norms[site.k].jacobian(omega * stream + f))
+        return J_LN @ (np.diag(np.broadcast_to(omega, stream.shape).ravel()) + J_F)

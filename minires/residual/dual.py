@@ -1,0 +1,45 @@
+"""ResiDual: a Post-Norm stream and a plain sum of all branches beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minires.residual.connection import Connection, block_diagonal, register
+
+
+@register("residual_dual")
+class ResiDual(Connection):
+    """u = F(x_l), x_{l+1} = LN(x_l + u), d_{l+1} = d_l + u; y = x_K + LN_f(d_K), with x_0 = d_0 = embedding.
+
+    On the carried state (x, d): ∂(x', d')/∂(x, d) = [[J_LN(I + J_F), 0], [J_F, I]]. The +I of d stands alone.
+    Source: Xie et al. 2023, arXiv:2304.14802. The released code scales d for 16-bit floats; the paper's main
+    equation, followed here, does not.
+    """
+
+    equation = "u = F(x), x ← LN(x + u), d ← d + u, y = x + LN_f(d)"
+
+    def __init__(self, sites, d, norm, make):
+        super().__init__(sites, d, norm, make)
+        self.norms = [norm(d, make) for _ in sites]
+        self.final_norm = norm(d, make)
+
+    def open(self, x):
+        return x, x
+
+    def step(self, stream, site, F):
+        x, dual = stream
+        u = F(x)
+        return self.norms[site.k](x + u), dual + u
+
+    def close(self, stream):
+        x, dual = stream
+        return x + self.final_norm(dual)
+
+    def read(self, stream):
+        return stream[0]
+
+    def jacobian(self, stream, site, J_F, f):
+        x, dual = stream
+        eye = np.eye(x.size)
+        J_LN = block_diagonal(self.norms[site.k].jacobian(x + f))
+        return np.block([[J_LN @ (eye + J_F), np.zeros((x.size, dual.size))], [J_F, eye]])
