@@ -90,7 +90,7 @@ def induction(
     step = np.arange(length + 1)
     tokens = np.take_along_axis(blocks, step % p, axis=1)  # (B, T + 1)
     targets = np.where(step[:-1] >= p, tokens[:, 1:], IGNORE)  # (B, T)
-    return SequenceTask(tokens[:, :-1].copy(), targets, symbols, float(np.log(symbols)))
+    return SequenceTask(tokens[:, :-1], targets, symbols, float(np.log(symbols)))
 
 
 def _check_period(period: tuple[int, int], symbols: int, length: int) -> tuple[int, int]:

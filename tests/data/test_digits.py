@@ -40,10 +40,10 @@ def test_split_loses_and_repeats_nothing():
 
 
 def test_normalised_by_training_statistics_only():
-    plain, d = digits(normalise=False), digits()
+    plain, d = digits(seed=12, normalise=False), digits(seed=12)  # some pixels vary in this seed's test part only
     deviation = plain.x_train.std(0, dtype=np.float64)
     varies = deviation > 0
-    assert 0 < (~varies).sum() < 10
+    assert plain.x_test[:, ~varies].any()
     np.testing.assert_allclose(d.x_train.mean(0, dtype=np.float64), 0, atol=1e-6)
     np.testing.assert_allclose(d.x_train[:, varies].std(0, dtype=np.float64), 1, rtol=1e-5)
     assert np.all(d.x_train[:, ~varies] == 0) and np.all(d.x_test[:, ~varies] == 0)
