@@ -1,0 +1,108 @@
+"""The list of experiments. A line here is all that a listing needs; the module is imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from minires.experiments.result import Result
+from minires.messages import UnknownName, ValueProblem, shown
+
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment: its name, one line about it, and the module that holds `run`, `draw` and `caption`.
+
+    figure: whether `figures/NAME.svg` is kept. png: also a light and a dark PNG, for pages that show it.
+    """
+
+    name: str
+    title: str
+    module: str
+    figure: bool = True
+    png: bool = False
+
+    def load(self) -> ModuleType:
+        return importlib.import_module(self.module)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting with its default. Imports the module, but not matplotlib."""
+        return {name: p.default for name, p in inspect.signature(self.load().run).parameters.items()}
+
+    def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings checked against the defaults; strings are converted to the default's type.
+
+        Raises UnknownName for a setting that does not exist and ValueProblem for one that cannot be converted.
+        """
+        defaults = self.settings
+        for name in given:
+            if name not in defaults:
+                raise UnknownName(f"setting of {self.name}", name, defaults)
+        return {name: _convert(name, value, defaults[name]) for name, value in given.items()}
+
+    def run(self, **settings: Any) -> Result:
+        return self.load().run(**self.parse(settings))
+
+    def draw(self, result: Result) -> Any:
+        return self.load().draw(result)
+
+    def caption(self, result: Result) -> str:
+        return self.load().caption(result)
+
+
+EXPERIMENTS: dict[str, Experiment] = {}
+
+
+def register(name: str, title: str, module: str, **options: Any) -> Experiment:
+    """Add an experiment, from the package or from a file of your own (any importable module)."""
+    if name in EXPERIMENTS and EXPERIMENTS[name].module != module:
+        must, hint = "an experiment's name must be new", "Choose another name for yours."
+        raise ValueProblem(must, f"{name!r}, which exists", hint)
+    EXPERIMENTS[name] = Experiment(name, title, module, **options)
+    return EXPERIMENTS[name]
+
+
+def get_experiment(name: str) -> Experiment:
+    """An experiment by name. Raises UnknownName with the closest one."""
+    if name not in EXPERIMENTS:
+        raise UnknownName("experiment", name, EXPERIMENTS)
+    return EXPERIMENTS[name]
+
+
+def run_experiment(name: str, settings: Mapping[str, Any] | None = None) -> Result:
+    """Run one by name. Settings may be strings, as they come from a command line ("width=64", "widths=64,512")."""
+    return get_experiment(name).run(**(settings or {}))
+
+
+def _convert(name: str, value: Any, default: Any) -> Any:
+    """A string as the type of the default; a tuple's items are separated by commas. Other values pass through."""
+    if not isinstance(value, str) or isinstance(default, str):
+        return value
+    try:
+        if isinstance(default, tuple):
+            items = [part.strip() for part in value.strip("()[]").split(",") if part.strip()]
+            return tuple(_convert(name, item, default[0]) if default else item for item in items)
+        return _TRUTH[value.lower()] if isinstance(default, bool) else type(default)(value)
+    except (ValueError, KeyError):
+        kind = type(default).__name__
+        raise ValueProblem(
+            f"the setting {name!r} must be {'an' if kind[0] in 'aeiou' else 'a'} {kind}, like its default {default!r}",
+            shown(value),
+            "Write it as NAME=VALUE, a list as NAME=A,B,C.",
+        ) from None
+
+
+# ------------------------------------------------------------------------------------------- one line for each
+
+register(
+    "jacobian_products",
+    "What 100 layers do to a gradient: products of (I + J), by how the J are related",
+    "minires.experiments.jacobian_products",
+)
