@@ -1,0 +1,130 @@
+"""The `minires` command.
+
+Exit codes: 0 all well · 1 the answer is no (an exercise failed, a figure is stale, the doctor found a problem) ·
+2 wrong input, explained in three parts · 130 stopped with Ctrl-C · 141 the reader of our output went away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from minires import __version__
+from minires.messages import Explained, UnknownName, ValueProblem, did_you_mean
+
+COMMANDS = {
+    "tour": "two minutes: verified backward passes, the gradient table, a Transformer trained on a play",
+    "init": "copy the course into a folder of your own",
+    "grade": "grade your exercises, and name the mistake",
+    "experiments": "list the experiments with their settings",
+    "run": "run one experiment and print what it measured",
+    "figures": "redraw the figures that are out of date, or check them",
+    "train": "train a small Transformer on the shipped play or on a task",
+    "generate": "write text with a trained model",
+    "bench": "measure the kernels beside NumPy",
+    "doctor": "look at this installation and say what to do about problems",
+    "cache": "show or clear the compiled kernels",
+}
+
+_NEXT = "New here? Run `minires tour`, then `minires init course` and open course/README.md."
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, but its complaints become messages in three parts like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        must = f"the arguments must be as `{self.prog} --help` lists them"
+        raise ValueProblem(must, message, "Is a value missing or misspelled?")
+
+    def option_names(self) -> list[str]:
+        return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+
+
+def build_parser(chosen: str | None) -> tuple[Parser, Parser]:
+    """The parser of `minires`, and the one of the `chosen` command. Only that command's file is imported."""
+    debug = Parser(add_help=False)
+    debug.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error")
+    about = "Residual connections from scratch: y = x + F(x)."
+    parser = Parser("minires", description=about, epilog=_NEXT, parents=[debug])
+    parser.add_argument("--version", action="version", version=f"minires {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    own = parser
+    for name, line in COMMANDS.items():
+        sub = commands.add_parser(name, help=line, description=line[0].upper() + line[1:] + ".", parents=[debug])
+        if name == chosen:
+            own = sub
+            importlib.import_module(f"minires.commands.{name}").add_arguments(sub)
+    return parser, own
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command line. Raises UnknownName for an unknown command, ValueProblem for the rest."""
+    chosen = next((word for word in argv if not word.startswith("-")), None)
+    if chosen is not None and chosen not in COMMANDS:
+        raise UnknownName("command", chosen, COMMANDS)
+    parser, own = build_parser(chosen)
+    args, left = parser.parse_known_args(argv)
+    if left:
+        raise ValueProblem(*_not_understood(own, left))
+    if chosen is None:
+        parser.print_help()
+    return args
+
+
+def _not_understood(parser: Parser, left: Sequence[str]) -> tuple[str, str, str]:
+    known = sorted(parser.option_names())
+    word = left[0].split("=")[0]
+    hint = did_you_mean(word, known) if word.startswith("-") else f"See `{parser.prog} --help`."
+    return f"`{parser.prog}` takes the options {', '.join(known)}", " ".join(left), hint
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return the exit code. Everything a user can do wrong ends here, without a traceback."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    _print_any_character()
+    try:
+        return _run(argv)
+    except Explained as problem:
+        if "--debug" in argv:
+            raise
+        print(explain(problem), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nStopped. Every file is whole.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
+        return 141
+
+
+def _run(argv: Sequence[str]) -> int:
+    args = parse(argv)
+    if args.command is None:
+        return 0
+    code = importlib.import_module(f"minires.commands.{args.command}").run(args)
+    sys.stdout.flush()  # a closed pipe shows up here and not at exit
+    return code
+
+
+def explain(problem: Explained) -> str:
+    """The three parts of an error on lines of their own."""
+    return "\n".join(_labelled([("The rule", problem.must), ("Given", problem.given), ("Hint", problem.hint)]))
+
+
+def _labelled(parts: Iterable[tuple[str, str]]) -> Iterable[str]:
+    for label, text in parts:
+        first, *rest = str(text).splitlines() or [""]
+        yield f"{label + ':':<10}{first}"
+        yield from (f"{'':<10}{line}" for line in rest)
+
+
+def _print_any_character() -> None:
+    """A terminal that knows no γ gets a question mark, not a crash."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")

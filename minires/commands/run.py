@@ -1,0 +1,64 @@
+"""`minires run NAME`: measure, print what came out, and keep it as JSON if asked."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from minires.commands.output import add_json, write_text
+from minires.messages import ValueProblem
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="see `minires experiments`")
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="SETTING=VALUE", help="its settings")
+    add_json(parser)
+    parser.add_argument("--figure", metavar="FILE", help="also draw it (the suffix says how: .svg, .png, .pdf)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one experiment."""
+    from minires.experiments import get_experiment
+
+    experiment = get_experiment(args.name)
+    result = experiment.run(**settings_from(args.set))
+    if args.json:
+        write_text(result.to_json(), args.json)
+    if args.figure:
+        save_figure(experiment.draw(result), args.figure)
+    if args.json != "-":
+        print_result(experiment, result)
+    return 0
+
+
+def settings_from(pairs: Sequence[str]) -> dict[str, str]:
+    """["width=64", …] → {"width": "64"}. Raises ValueProblem for a word without `=`."""
+    for pair in pairs:
+        if "=" not in pair:
+            raise ValueProblem("a setting is written NAME=VALUE", repr(pair), "Leave no blanks around the `=`.")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def print_result(experiment, result, stream=None) -> None:
+    """The rows as a table, if there are any, then the caption, which states the finding."""
+    from minires import ui
+
+    out = stream or sys.stdout
+    rows = result.data.get("rows")
+    if rows:
+        ui.table(rows, title=experiment.title, stream=out)
+    print(experiment.caption(result), file=out)
+
+
+def save_figure(figure, path: str) -> None:
+    """Draw into `path`, whole or not at all. Raises ValueProblem for a suffix that cannot be drawn."""
+    from minires.files import atomic_path
+
+    kinds = figure.canvas.get_supported_filetypes()
+    kind = path.rpartition(".")[2].lower()
+    if kind not in kinds:
+        must = f"a picture's name must end with one of: {', '.join('.' + k for k in sorted(kinds))}"
+        raise ValueProblem(must, repr(path), "Use .svg for a page, .png for a message.")
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=kind)
