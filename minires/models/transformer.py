@@ -9,7 +9,19 @@ import numpy as np
 from minires import ops
 from minires.messages import ShapeError, shown
 from minires.models.stack import Stack
-from minires.nn import Context, Dropout, Embedding, FeedForward, LayerNorm, Linear, Maker, Module, MultiHeadAttention
+from minires.nn import (
+    Context,
+    Dropout,
+    Embedding,
+    Extras,
+    FeedForward,
+    LayerNorm,
+    Linear,
+    Maker,
+    MixtureOfExperts,
+    Module,
+    MultiHeadAttention,
+)
 from minires.nn.layers import check_positive
 from minires.residual import transformer_sites
 from minires.tensor import Tensor
@@ -18,14 +30,18 @@ from minires.tensor import Tensor
 def transformer_stack(make: Maker, d: int, heads: int, blocks: int, causal: bool, **options: Any) -> Stack:
     """`blocks` times attention and feed-forward under one connection.
 
-    options: hidden (4d), activation, dropout, connection, norm.
+    options: hidden (4d), activation, dropout, connection, norm, extras.
     """
     hidden, dropout = options.get("hidden") or 4 * d, options.get("dropout", 0.0)
+    extras: Extras = options.get("extras") or Extras()
     sites = transformer_sites(blocks)
     sublayers: list[Module] = []
     for _ in range(blocks):
-        sublayers.append(MultiHeadAttention(d, heads, make, causal, dropout))
-        sublayers.append(FeedForward(d, hidden, make, options.get("activation", "gelu_tanh"), dropout))
+        sublayers.append(MultiHeadAttention(d, heads, make, causal, dropout, extras=extras))
+        if extras.experts:
+            sublayers.append(MixtureOfExperts(d, hidden, make, extras.experts, extras.top_k, extras.balance))
+        else:
+            sublayers.append(FeedForward(d, hidden, make, options.get("activation", "gelu_tanh"), dropout, extras))
     return Stack(sites, sublayers, d, options.get("connection", "pre_norm"), options.get("norm", "layernorm"), make)
 
 
@@ -63,17 +79,18 @@ class DecoderLM(_Transformer):
 
     vocab: symbols; d: width of the stream; heads: attention heads per block; blocks: N, two sublayers each; context: longest T.
     connection, norm, init, activation: names, see CONNECTIONS, NORMS, INITS, ACTIVATIONS. hidden: width of the FFN (4d).
-    tied: the head is the transposed token table. dropout: probability. rng: a seed or a numpy Generator.
+    tied: the head is the transposed token table. dropout: probability. extras: optional pieces, see `minires.nn.Extras`.
+    rng: a seed or a numpy Generator.
     Raises ValueProblem for impossible sizes and UnknownName for unknown names.
     """
 
     def __init__(
         self, vocab: int, d: int = 64, heads: int = 4, blocks: int = 4, context: int = 64, *, connection: Any = "pre_norm",
         norm: str = "layernorm", init: Any = "gpt2", activation: str = "gelu_tanh", hidden: int | None = None, dropout: float = 0.0,
-        tied: bool = False, rng: Any = 0, dtype: Any = np.float32,
+        tied: bool = False, extras: Any = None, rng: Any = 0, dtype: Any = np.float32,
     ):  # fmt: skip
         make = Maker.of(rng, init, dtype, 2 * blocks if isinstance(blocks, int) else 1)
-        options = dict(connection=connection, norm=norm, activation=activation, hidden=hidden, dropout=dropout)
+        options = dict(connection=connection, norm=norm, activation=activation, hidden=hidden, dropout=dropout, extras=extras)
         super().__init__(vocab, d, heads, blocks, context, True, make, **options)
         self.head = None if tied else Linear(d, vocab, make, bias=False, role="head")
 
@@ -99,10 +116,10 @@ class Encoder(_Transformer):
     def __init__(
         self, vocab: int, d: int = 64, heads: int = 4, blocks: int = 4, context: int = 64, *, connection: Any = "post_norm",
         norm: str = "layernorm", init: Any = "gpt2", activation: str = "gelu", hidden: int | None = None, dropout: float = 0.0,
-        tied: bool = True, segments: int = 2, padding: int | None = None, rng: Any = 0, dtype: Any = np.float32,
+        tied: bool = True, extras: Any = None, segments: int = 2, padding: int | None = None, rng: Any = 0, dtype: Any = np.float32,
     ):  # fmt: skip
         make = Maker.of(rng, init, dtype, 2 * blocks if isinstance(blocks, int) else 1)
-        options = dict(connection=connection, norm=norm, activation=activation, hidden=hidden, dropout=dropout)
+        options = dict(connection=connection, norm=norm, activation=activation, hidden=hidden, dropout=dropout, extras=extras)
         super().__init__(vocab, d, heads, blocks, context, False, make, **options)
         self.padding = padding
         self.segments = Embedding(segments, d, make) if segments else None

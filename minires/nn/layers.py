@@ -120,7 +120,28 @@ class RMSNorm(Module):
         return str(self.gamma.size)
 
 
-NORMS: dict[str, Any] = {"layernorm": LayerNorm, "rmsnorm": RMSNorm}
+class DyT(Module):
+    """y = γ tanh(α x) + β, in the place of a norm; α starts at 0.5, γ at 1, β at 0. Source: arXiv:2503.10622."""
+
+    def __init__(self, d: int, make: Maker, alpha: float = 0.5):
+        check_positive(d=d)
+        self.alpha = Parameter(np.full((), alpha, make.dtype), "norm")
+        self.gamma, self.beta = make.ones(d), make.zeros(d, kind="norm")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.dyt(x, self.alpha, self.gamma, self.beta)
+
+    def jacobian(self, x: np.ndarray) -> np.ndarray:
+        """α diag(γ (1 - tanh²(αx))) for every row: (…, d) → (…, d, d)."""
+        alpha = float(self.alpha.data)
+        slope = alpha * self.gamma.data * (1 - np.tanh(alpha * x) ** 2)  # (…, d)
+        return slope[..., :, None] * np.eye(x.shape[-1])
+
+    def describe(self) -> str:
+        return str(self.gamma.size)
+
+
+NORMS: dict[str, Any] = {"layernorm": LayerNorm, "rmsnorm": RMSNorm, "dyt": DyT}
 
 
 def get_norm(norm: str) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from minires import ops
 from minires.messages import UnknownName, ValueProblem
-from minires.nn.layers import Dropout, Maker, check_positive
+from minires.nn.layers import Dropout, LayerNorm, Maker, check_positive
 from minires.nn.module import Module, Parameter
 from minires.ops.activations import ACTIVATIONS
 from minires.tensor import Tensor
@@ -36,6 +36,27 @@ class Context:
     memo: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Extras:
+    """Optional pieces inside the sublayers, which some recipes need; all off by default.
+
+    head_scale: a gain per head before the output projection. inner_norm: a LayerNorm before the last projection
+    of each sublayer. attention_norm: a LayerNorm after attention's output projection. value_residual: later
+    attention sublayers mix in the first one's values. experts, top_k, balance: a mixture of experts as the FFN.
+    """
+
+    head_scale: bool = False
+    inner_norm: bool = False
+    attention_norm: bool = False
+    value_residual: bool = False
+    experts: int = 0
+    top_k: int = 2
+    balance: float = 0.0
+
+
+NO_EXTRAS = Extras()
+
+
 class MultiHeadAttention(Module):
     """Self-attention with several heads: one packed projection to q, k, v, attention, one projection out.
 
@@ -43,7 +64,10 @@ class MultiHeadAttention(Module):
     Raises ValueProblem if heads does not divide d.
     """
 
-    def __init__(self, d: int, heads: int, make: Maker, causal: bool = True, dropout: float = 0.0, bias: bool = True):
+    def __init__(
+        self, d: int, heads: int, make: Maker, causal: bool = True, dropout: float = 0.0, bias: bool = True,
+        extras: Extras = NO_EXTRAS,
+    ):  # fmt: skip
         check_positive(d=d, heads=heads)
         if d % heads:
             divisors = [h for h in range(1, d + 1) if d % h == 0]
@@ -55,14 +79,40 @@ class MultiHeadAttention(Module):
         self.out_weight = make.weight(d, d, "attn_out")
         self.out_bias = make.zeros(d) if bias else None
         self.dropout = Dropout(dropout, make.rng)
+        self.head_gains = make.ones(heads, kind="gate") if extras.head_scale else None
+        self.inner_norm = LayerNorm(d, make) if extras.inner_norm else None
+        self.output_norm = LayerNorm(d, make) if extras.attention_norm else None
+        half = np.full(2, 0.5, make.dtype)
+        self.value_weights = Parameter(half, "gate") if extras.value_residual else None  # λ of the first and of this one
 
     def forward(self, h: Tensor, ctx: Context | None = None) -> Tensor:
         ctx = ctx or Context()
         qkv = ops.linear(h, self.qkv_weight, self.qkv_bias)  # (B, T, 3d)
+        if self.value_weights is not None:
+            qkv = self._with_first_value(qkv, ctx)
         p = self.dropout.p if self.training else 0.0
         rng = ctx.rng or self.dropout.rng
         mixed = ops.self_attention(qkv, heads=self.heads, mask=ctx.mask, causal=self.causal, dropout_p=p, rng=rng)  # (B, T, d)
-        return self.dropout(ops.linear(mixed, self.out_weight, self.out_bias), ctx.rng)
+        mixed = self._before_projection(mixed)
+        y = ops.linear(mixed, self.out_weight, self.out_bias)
+        return self.dropout(y if self.output_norm is None else self.output_norm(y), ctx.rng)
+
+    def _with_first_value(self, qkv: Tensor, ctx: Context) -> Tensor:
+        """V ← λ_1 V_first + λ_2 V from the second attention sublayer on. Source: arXiv:2410.17897."""
+        d = self.out_weight.shape[0]
+        value = qkv[..., 2 * d :]
+        if "first_value" not in ctx.memo:
+            ctx.memo["first_value"] = value
+            return qkv
+        mixed = self.value_weights[0] * ctx.memo["first_value"] + self.value_weights[1] * value
+        return ops.concatenate([qkv[..., : 2 * d], mixed], axis=-1)
+
+    def _before_projection(self, mixed: Tensor) -> Tensor:
+        """The optional head gains and norm between the heads and the output projection: (B, T, d) → (B, T, d)."""
+        if self.head_gains is not None:
+            split = mixed.reshape(*mixed.shape[:-1], self.heads, -1)  # (B, T, heads, dh)
+            mixed = (split * ops.expand_dims(self.head_gains, -1)).reshape(mixed.shape)
+        return mixed if self.inner_norm is None else self.inner_norm(mixed)
 
     def describe(self) -> str:
         d = self.out_weight.shape[0]
@@ -72,7 +122,9 @@ class MultiHeadAttention(Module):
 class FeedForward(Module):
     """act(h W1 + b1) W2 + b2 at every position; W1: (d, hidden), W2: (hidden, d), which writes to the stream."""
 
-    def __init__(self, d: int, hidden: int, make: Maker, activation: str = "gelu_tanh", dropout: float = 0.0):
+    def __init__(
+        self, d: int, hidden: int, make: Maker, activation: str = "gelu_tanh", dropout: float = 0.0, extras: Extras = NO_EXTRAS
+    ):
         check_positive(d=d, hidden=hidden)
         if activation not in ACTIVATIONS:
             raise UnknownName("activation", activation, ACTIVATIONS)
@@ -80,9 +132,14 @@ class FeedForward(Module):
         self.in_weight, self.in_bias = make.weight(d, hidden, "ffn_in"), make.zeros(hidden)
         self.out_weight, self.out_bias = make.weight(hidden, d, "ffn_out"), make.zeros(d)
         self.dropout = Dropout(dropout, make.rng)
+        self.inner_norm = LayerNorm(hidden, make) if extras.inner_norm else None
 
     def forward(self, h: Tensor, ctx: Context | None = None) -> Tensor:
-        f = ops.ffn(h, self.in_weight, self.in_bias, self.out_weight, self.out_bias, activation=self.activation)
+        if self.inner_norm is None:
+            f = ops.ffn(h, self.in_weight, self.in_bias, self.out_weight, self.out_bias, activation=self.activation)
+        else:
+            active = ACTIVATIONS[self.activation](ops.linear(h, self.in_weight, self.in_bias))  # (B, T, hidden)
+            f = ops.linear(self.inner_norm(active), self.out_weight, self.out_bias)
         return self.dropout(f, ctx.rng if ctx else None)
 
     def describe(self) -> str:

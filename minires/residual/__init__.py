@@ -17,6 +17,14 @@ from minires.residual import (
     sandwich,
     scaled,
 )
-from minires.residual.connection import CONNECTIONS, Connection, Site, get_connection, mlp_sites, register, transformer_sites
+from minires.residual.connection import (
+    CONNECTIONS,
+    Connection,
+    Site,
+    get_connection,
+    mlp_sites,
+    register,
+    transformer_sites,
+)
 
 __all__ = ["CONNECTIONS", "Connection", "Site", "get_connection", "mlp_sites", "register", "transformer_sites"]
