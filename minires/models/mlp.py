@@ -8,6 +8,7 @@ import numpy as np
 
 from minires import ops
 from minires.messages import UnknownName
+from minires.models.rebuild import remembers_settings
 from minires.models.stack import Stack
 from minires.nn import Context, Linear, Maker, Module
 from minires.nn.layers import check_positive
@@ -47,6 +48,7 @@ class MLPBlock(Module):
         return self.activation
 
 
+@remembers_settings
 class DeepMLP(Module):
     """x (B, n_in) → logits (B, classes): a linear layer to width d, `blocks` sublayers under one connection, a head.
 

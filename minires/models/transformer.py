@@ -8,6 +8,7 @@ import numpy as np
 
 from minires import ops
 from minires.messages import ShapeError, shown
+from minires.models.rebuild import remembers_settings
 from minires.models.stack import Stack
 from minires.nn import (
     Context,
@@ -74,6 +75,7 @@ class _Transformer(Module):
         return f"vocab {self.vocab}, d = {self.d}, context {self.context}"
 
 
+@remembers_settings
 class DecoderLM(_Transformer):
     """A causal language model: ids (B, T) → logits (B, T, vocab) for the next token.
 
@@ -105,6 +107,7 @@ class DecoderLM(_Transformer):
         return ops.cross_entropy(self.forward(ids, ctx), targets)
 
 
+@remembers_settings
 class Encoder(_Transformer):
     """A BERT-style encoder: ids (B, T) → logits (B, T, vocab) for the token at each place (masked-language-model head).
 

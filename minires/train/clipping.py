@@ -1,0 +1,54 @@
+"""Clipping by global norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from minires.messages import ValueProblem, shown
+from minires.nn import Parameter
+
+
+def global_norm(arrays: Iterable[np.ndarray | None]) -> float:
+    """√ of the sum of all squares of all entries; None counts as zeros. NaN or inf if an entry is."""
+    arrays = [a.reshape(-1) for a in arrays if a is not None]
+    with np.errstate(over="ignore"):
+        total = math.fsum(float(a @ a) for a in arrays)
+    if not math.isfinite(total):  # squares of float32 overflow at 1.8e19: ask again with more range
+        total = math.fsum(float(np.square(a, dtype=np.float64).sum()) for a in arrays)
+    return math.sqrt(total)
+
+
+def clip_gradients(gradients: Sequence[np.ndarray | None], max_norm: float | None) -> float:
+    """Scale all gradients together, in place, so that their global norm is at most max_norm; return the norm before.
+
+    The direction of the step stays what it was. None for max_norm only measures.
+    Raises ValueProblem if max_norm is not above 0, or if a gradient holds NaN or infinity.
+    Source: Pascanu et al. 2013, arXiv:1211.5063, algorithm 1.
+    """
+    if max_norm is not None and not max_norm > 0:
+        raise ValueProblem("max_norm must be above 0", shown(max_norm), "1.0 is usual; None does not clip.")
+    norm = global_norm(gradients)
+    if not math.isfinite(norm):
+        raise _not_finite(gradients)
+    if max_norm is not None and norm > max_norm:
+        for g in gradients:
+            if g is not None:
+                g *= max_norm / norm
+    return norm
+
+
+def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float | None) -> float:
+    """`clip_gradients` on the parameters' `.grad`."""
+    return clip_gradients([p.grad for p in parameters], max_norm)
+
+
+def _not_finite(gradients: Sequence[np.ndarray | None]) -> ValueProblem:
+    bad = [i for i, g in enumerate(gradients) if g is not None and not np.isfinite(g).all()]
+    return ValueProblem(
+        "gradients must be finite",
+        f"NaN or infinity in {len(bad)} of {len(gradients)} of them, first in number {bad[0] if bad else '?'}",
+        "The loss exploded, or log, sqrt or a division met 0: lower the learning rate, warm up longer or clip.",
+    )
