@@ -1,5 +1,6 @@
 """Every operation: one file each, forward and its manual backward on the same page."""
 
+from minires.backend import install
 from minires.ops import syntax
 from minires.ops.activations import gelu, gelu_tanh, relu, silu
 from minires.ops.attention import attention, self_attention
@@ -50,6 +51,7 @@ from minires.ops.sinkhorn import sinkhorn
 from minires.ops.softmax import log_softmax, softmax
 
 syntax.bind()
+install()
 
 __all__ = [
     "abs", "add", "attention", "broadcast_to", "clip", "concatenate", "cos", "cross_entropy", "depth_attention",
