@@ -113,7 +113,7 @@ def _spread(node: Node, dy: np.ndarray, pending: dict[Node, np.ndarray], owned: 
     gradients = node.op.backward(dy, node.saved)  # type: ignore[union-attr]
     if type(gradients) is not tuple:
         gradients = (gradients,)
-    if len(gradients) != len(node.parents) and not _only_none_left_over(gradients, len(node.parents)):
+    if len(gradients) != len(node.parents) and not _only_none_left_over(gradients, node.parents):
         raise _wrong_count(node, len(gradients))
     for parent, gradient in zip(node.parents, gradients, strict=False):
         if parent is None or gradient is None:
@@ -131,7 +131,7 @@ def _spread(node: Node, dy: np.ndarray, pending: dict[Node, np.ndarray], owned: 
         elif parent in owned:
             np.add(pending[parent], gradient, out=pending[parent])
         else:
-            pending[parent] = np.add(pending[parent], gradient)
+            pending[parent] = np.asarray(np.add(pending[parent], gradient))
             owned.add(parent)
 
 
@@ -139,7 +139,7 @@ def _check_unchanged(node: Node) -> None:
     if node.boxes and sum([box[0] for box in node.boxes]) != node.stamp:
         raise GraphError(
             "arrays that an operation saved for its backward pass must stay as they were",
-            f"an input of {node.op.name!r} that was changed in place after the forward pass",  # type: ignore[union-attr]
+            f"an input or the output of {node.op.name!r}, changed in place after the forward pass",  # type: ignore[union-attr]
             "People usually called optimizer.step() or wrote x[...] = … between forward and backward: call backward first.",
         )
     if _debug.enabled and node.saved is not None:
@@ -154,9 +154,12 @@ def _used_up(node: Node) -> GraphError:
     )
 
 
-def _only_none_left_over(gradients: tuple, count: int) -> bool:
-    """An optional input that was not given (a bias, say) has no parent; its gradient may only be None."""
-    return len(gradients) > count and all(g is None for g in gradients[count:])
+def _only_none_left_over(gradients: tuple, parents: tuple) -> bool:
+    """An optional input that was not given (a bias, say) has no parent, an option given by position (the axis in
+    x.sum(0)) no gradient: what is left over on either side may only be None.
+    """
+    shared = min(len(gradients), len(parents))
+    return not any(g is not None for g in gradients[shared:]) and not any(p is not None for p in parents[shared:])
 
 
 def _wrong_count(node: Node, count: int) -> GraphError:
@@ -185,8 +188,7 @@ class _Debug:
 
     @staticmethod
     def checksum(saved: Any) -> int:
-        parts = saved if isinstance(saved, tuple) else (saved,)
-        return hash(tuple(part.tobytes() for part in parts if isinstance(part, np.ndarray)))
+        return hash(tuple(a.tobytes() for a in arrays_in(saved)))
 
     def remember(self, node: Node) -> None:
         self.sums[node] = self.checksum(node.saved)
@@ -201,6 +203,15 @@ class _Debug:
 
 
 _debug = _Debug()
+
+
+def arrays_in(saved: Any) -> list[np.ndarray]:
+    """Every array inside nested tuples, lists and dicts."""
+    if isinstance(saved, np.ndarray):
+        return [saved]
+    if isinstance(saved, dict):
+        saved = tuple(saved.values())
+    return [a for part in saved for a in arrays_in(part)] if isinstance(saved, tuple | list) else []
 
 
 @contextmanager
@@ -224,13 +235,15 @@ class Op:
     fused operation steps aside (`detours > 0`) and `composed`, the same thing from small parts, runs instead.
     """
 
-    __slots__ = ("backward", "composed", "detours", "forward", "name", "parts", "reference", "saves_inputs", "view")
+    __slots__ = (
+        "backward", "composed", "detours", "forward", "name", "parts", "reference", "saves_inputs", "saves_output", "view"
+    )  # fmt: skip
 
-    def __init__(self, name, forward, backward, composed, parts, saves_inputs, view):
+    def __init__(self, name, forward, backward, composed, parts, saves_inputs, saves_output, view):
         self.name, self.forward, self.backward = name, forward, backward
         self.reference = (forward, backward)  # the NumPy pair; `forward`/`backward` may point at faster twins
         self.composed, self.parts, self.detours = composed, tuple(parts), 0
-        self.saves_inputs, self.view = saves_inputs, view
+        self.saves_inputs, self.saves_output, self.view = saves_inputs, saves_output, view
 
 
 OPS: dict[str, Op] = {}
@@ -244,16 +257,18 @@ def differentiable(
     composed: Callable | None = None,
     parts: Sequence[str] = (),
     saves_inputs: bool = True,
+    saves_output: bool = False,
     view: bool = False,
 ) -> Callable[..., Tensor]:
     """Register a forward/backward pair under `name` and return the function on tensors.
 
     Positional arguments of the returned function are the differentiable inputs (tensors, arrays, numbers or
-    None), keyword arguments are options that go to `forward` as they are.
-    saves_inputs: `saved` holds input arrays, so that changing one in place before backward is an error.
+    None), keyword arguments are options that go to `forward` as they are (tensors as their arrays).
+    saves_inputs, saves_output: `saved` holds input arrays, or the result's: changing one in place before backward
+    is an error.
     view: the result may share memory with the first input, so that both share one version counter.
     """
-    op = OPS[name] = Op(name, forward, backward, composed, parts, saves_inputs, view)
+    op = OPS[name] = Op(name, forward, backward, composed, parts, saves_inputs, saves_output, view)
 
     def call(*inputs: Any, **options: Any) -> Tensor:
         if op.detours and op.composed is not None:
@@ -269,6 +284,8 @@ def differentiable(
 def apply(op: Op, inputs: tuple, options: dict[str, Any]) -> Tensor:
     """Run one operation forward and, if a gradient may be asked for, put its node into the graph."""
     arrays = [x.data if isinstance(x, Tensor) else _raw(x) for x in inputs]
+    if options:
+        options = {name: _option(op, name, x) if isinstance(x, Tensor) else x for name, x in options.items()}
     try:
         y, saved = op.forward(*arrays, **options)
     except Explained as error:
@@ -282,18 +299,31 @@ def apply(op: Op, inputs: tuple, options: dict[str, Any]) -> Tensor:
     if _mode.enabled:
         parents = tuple([x.node if isinstance(x, Tensor) else None for x in inputs])
         if any(parents):
-            out.node = _record(op, parents, saved, out.data, inputs)
+            out.node = _record(op, parents, saved, out, inputs)
     return out
 
 
-def _record(op: Op, parents: tuple, saved: Any, y: np.ndarray, inputs: tuple) -> Node:
-    node = Node(op, parents, saved, y.shape, y.dtype)
+def _record(op: Op, parents: tuple, saved: Any, out: Tensor, inputs: tuple) -> Node:
+    node = Node(op, parents, saved, out.data.shape, out.data.dtype)
     if op.saves_inputs:
         node.boxes = tuple([x.version for x in inputs if isinstance(x, Tensor)])
         node.stamp = sum([box[0] for box in node.boxes])
+    if op.saves_output:
+        node.boxes += (out.version,)  # new, so its count is 0
     if _debug.enabled:
         _debug.remember(node)
     return node
+
+
+def _option(op: Op, name: str, x: Tensor) -> np.ndarray:
+    """An option that came as a tensor (a mask, say) is its array; a gradient for it would be lost silently."""
+    if x.node is not None and _mode.enabled:
+        raise GraphError(
+            f"{name} of {op.name!r} is an option without a gradient",
+            "a tensor with requires_grad",
+            f"Write {name}=x.detach() if its gradient is not wanted.",
+        )
+    return x.data
 
 
 _SIMPLE = frozenset((int, float, bool, np.ndarray, type(None)))
@@ -459,7 +489,9 @@ class Tensor:
         `gradient` is missing; ShapeError if `gradient` has another shape.
         """
         node, seed = _start(self, gradient)
-        for leaf, dy in list(backpropagate(node, seed, retain_graph)):
+        with np.errstate(all="ignore"):  # inf and NaN travel on; the loss and the training loop report them
+            gradients = list(backpropagate(node, seed, retain_graph))
+        for leaf, dy in gradients:
             leaf.grad = dy if leaf.grad is None else leaf.grad + dy
 
     # -- writing in place
@@ -630,7 +662,8 @@ def grad(output: Tensor, inputs: Sequence[Tensor], gradient: Any = None, retain_
     try:
         for n in kept:
             n.keeps_grad = True
-        found = dict(backpropagate(node, seed, retain_graph))
+        with np.errstate(all="ignore"):
+            found = dict(backpropagate(node, seed, retain_graph))
     finally:
         for n, before in kept.items():
             n.keeps_grad = before

@@ -10,7 +10,7 @@ from minires.messages import DtypeError, ShapeError, shown
 from minires.ops.broadcast import unbroadcast
 from minires.ops.dropout import keep_mask
 from minires.ops.softmax import softmax_backward, softmax_forward
-from minires.tensor import differentiable
+from minires.tensor import Tensor, differentiable
 
 
 def _check_heads(q, k, v):
@@ -29,6 +29,7 @@ def _allowed(scores_shape, mask, causal):
         allowed = np.tri(*scores_shape[-2:], dtype=bool)  # (T, S): key j at or before query i
     if mask is None:
         return allowed
+    mask = mask.data if isinstance(mask, Tensor) else np.asarray(mask)
     if mask.dtype != bool:
         raise DtypeError(
             "an attention mask is boolean, True where a query may look at a key",
@@ -60,7 +61,7 @@ def attention_forward(q, k, v, mask=None, causal=False, scale=None, bias=None, d
     scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else float(scale)
     scores = (q @ np.swapaxes(k, -1, -2)) * scale  # (…, T, S)
     if bias is not None:
-        scores = scores + bias
+        scores = scores + np.asarray(bias, scores.real.dtype)
     allowed = _allowed(scores.shape, mask, causal)
     if allowed is not None:
         scores = np.where(allowed, scores, scores.dtype.type(-np.inf))
@@ -96,8 +97,8 @@ def attention_composed(q, k, v, mask=None, causal=False, scale=None, bias=None, 
     scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else float(scale)
     scores = matmul(q, swapaxes(k, -1, -2)) * scale
     if bias is not None:
-        scores = scores + bias
-    allowed = _allowed(scores.shape, getattr(mask, "data", mask) if mask is not None else None, causal)
+        scores = scores + np.asarray(bias, scores.dtype)
+    allowed = _allowed(scores.shape, mask, causal)
     if allowed is not None:
         scores = where(allowed, scores, np.full((), -np.inf, scores.dtype))
     return matmul(dropout(softmax(scores), p=dropout_p, rng=rng), v)

@@ -7,24 +7,24 @@ import numpy as np
 from minires.tensor import differentiable
 
 
-def _shift(x, axis):
-    """x minus its largest entry along `axis`; a row that is all -inf is left as it is.
+def _top(x, axis):
+    """The largest entry along `axis`, or 0 in a row that is empty or all -inf.
 
-    Softmax does not change when a constant is added to a row. Subtracting the maximum makes the largest
+    Softmax does not change when a constant is subtracted from a row. Taking the largest entry makes the largest
     exponent 0, so that nothing overflows.
     """
-    if x.shape[axis] == 0:
-        return x
-    top = np.max(x.real, axis=axis, keepdims=True)
-    return x - np.where(np.isneginf(top), 0, top).astype(x.real.dtype)
+    x = x.real if x.dtype.kind in "fc" else x.astype(np.float64)
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    return np.where(np.isneginf(top), x.dtype.type(0), top)
 
 
+@np.errstate(invalid="ignore")  # inf - inf: a row with +inf is NaN
 def softmax_forward(x, axis=-1):
     """p_i = e^{x_i} / Σ_j e^{x_j} along `axis`. saved = (p, axis).
 
     x: any shape. An entry of -inf gives exactly 0; a row of only -inf gives a row of zeros.
     """
-    e = np.exp(_shift(x, axis))
+    e = np.exp(x - _top(x, axis))
     total = e.sum(axis=axis, keepdims=True)
     p = e / np.where(total == 0, 1, total)
     return p, (p, axis)
@@ -40,14 +40,11 @@ def softmax_backward(dy, saved):
 
 
 def softmax_composed(x, axis=-1):
-    from minires.ops import exp
+    from minires.ops import exp, where
 
-    e = exp(x - _shift_constant(x, axis))
-    return e / e.sum(axis=axis, keepdims=True)
-
-
-def _shift_constant(x, axis):
-    return np.max(x.data, axis=axis, keepdims=True)
+    e = exp(x - _top(x.data, axis))
+    total = e.sum(axis=axis, keepdims=True)
+    return e / where(total.data == 0, np.ones_like(total.data), total)
 
 
 softmax = differentiable(
@@ -55,14 +52,16 @@ softmax = differentiable(
 )
 
 
+@np.errstate(invalid="ignore")
 def log_softmax_forward(x, axis=-1):
     """y_i = x_i - log Σ_j e^{x_j} along `axis`. saved = (y, axis).
 
     Computed from shifted x, so that a probability that would round to 0 still has a finite logarithm.
+    An entry of -inf gives -inf, also in a row of only -inf.
     """
-    z = _shift(x, axis)
-    with np.errstate(divide="ignore"):
-        y = z - np.log(np.exp(z).sum(axis=axis, keepdims=True))
+    z = x - _top(x, axis)
+    total = np.exp(z).sum(axis=axis, keepdims=True)
+    y = z - np.log(np.where(total == 0, 1, total))
     return y, (y, axis)
 
 
@@ -73,10 +72,11 @@ def log_softmax_backward(dy, saved):
 
 
 def log_softmax_composed(x, axis=-1):
-    from minires.ops import exp, log
+    from minires.ops import exp, log, where
 
-    z = x - _shift_constant(x, axis)
-    return z - log(exp(z).sum(axis=axis, keepdims=True))
+    z = x - _top(x.data, axis)
+    total = exp(z).sum(axis=axis, keepdims=True)
+    return z - log(where(total.data == 0, np.ones_like(total.data), total))
 
 
 log_softmax = differentiable(
