@@ -1,0 +1,137 @@
+"""`grade`: each exercise in a process of its own, with a time limit.
+
+The process keeps an endless loop, a crash or a call of exit() away from us. It is no sandbox: an exercise file is a
+Python program with all your rights, so grade only files that you would run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import minires
+from minires.grading.course import Course, Exercise, find_course
+from minires.grading.progress import Progress
+
+STATUSES = ("passed", "failed", "not attempted", "error")
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The verdict on one exercise. status: one of STATUSES.
+
+    mistake: names of what was found, joined by " + ", or None. message: the three parts of every finding as text.
+    output: what the learner's code printed. findings: where, mistake, must, yours, look of each.
+    """
+
+    id: str
+    status: str
+    mistake: str | None = None
+    message: str = ""
+    seconds: float = 0.0
+    output: str = ""
+    findings: list[dict[str, str]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def grade(
+    ids: Iterable[str] = (), course_dir: str | Path | None = None, solutions: bool = False, *,
+    course: Course | None = None, seconds: float | None = None, on_grade: Callable[[Grade], None] | None = None,
+) -> list[Grade]:  # fmt: skip
+    """Grade exercises (all, if no ids are given) of the course in `course_dir` (default: found from here upwards).
+
+    ids: "layernorm/backward", or a lesson by name or number. solutions: grade the solutions instead of your files.
+    seconds: time limit per exercise instead of the exercise's own. on_grade: called with each grade as it comes.
+    The result is remembered in lessons/progress.json, except for solutions.
+
+    Raises UnknownName for an id that does not exist, FileProblem for a folder without a course.
+    """
+    course = course or Course(course_dir or find_course())
+    grades = []
+    for exercise in course.select(ids):
+        file = exercise.home / "solution.py" if solutions else exercise.answer
+        result = grade_file(exercise, file, course, seconds)
+        grades.append(result)
+        if on_grade:
+            on_grade(result)
+    if not solutions:
+        Progress.update(course.progress_file, grades)
+    return grades
+
+
+def grade_file(exercise: Exercise, file: Path, course: Course, seconds: float | None = None) -> Grade:
+    """The verdict on one file."""
+    limit = seconds or exercise.seconds
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.json"
+        code, output = _run(_command(exercise, file, course, Path(scratch)), limit, course.root)
+        verdict = json.loads(report.read_text()) if report.exists() else _no_verdict(code, limit, output)
+    findings = verdict.get("findings", [])
+    return Grade(
+        exercise.id,
+        verdict["status"],
+        " + ".join(f["mistake"] for f in findings) or None,
+        "\n".join(f"{f['where']}: {f['must']}\n  yours: {f['yours']}\n  look:  {f['look']}" for f in findings),
+        round(time.perf_counter() - started, 2),
+        output if len(output) <= 4000 else f"{output[:4000]}\n… ({len(output) - 4000} more characters)",
+        findings,
+    )
+
+
+def _command(exercise: Exercise, file: Path, course: Course, scratch: Path) -> list[str]:
+    (scratch / "pytest.ini").write_text("[pytest]\n")  # no settings of the folder we happen to be in
+    options = ["-s", "--noconftest", "--import-mode=importlib", "-p", "no:terminal", "-p", "no:cacheprovider"]
+    options += ["-p", "minires.grading.plugin", "-c", str(scratch / "pytest.ini"), "--rootdir", str(scratch)]
+    options += ["--course", str(course.referee if exercise.home.is_relative_to(course.referee) else course.root)]
+    options += ["--exercise", exercise.id, "--answer", str(file), "--report", str(scratch / "report.json")]
+    return [sys.executable, "-m", "pytest", *options, str(exercise.grader)]
+
+
+def _run(command: list[str], limit: float, folder: Path) -> tuple[int | None, str]:
+    """Exit code (None if the time was up) and everything printed."""
+    package = str(Path(minires.__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+    quiet = dict(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="", PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
+    child = subprocess.Popen(
+        command, cwd=folder, env={**os.environ, **quiet, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        encoding="utf-8", errors="replace",
+    )  # fmt: skip
+    try:
+        output, _ = child.communicate(timeout=limit)
+        return child.returncode, output
+    except subprocess.TimeoutExpired:
+        _kill(child)
+        return None, child.communicate()[0]
+    except BaseException:  # Ctrl-C: take the child along
+        _kill(child)
+        raise
+
+
+def _kill(child: subprocess.Popen) -> None:
+    """The child and everything that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL) if hasattr(os, "killpg") else child.kill()
+
+
+def _no_verdict(code: int | None, limit: float, output: str) -> dict[str, Any]:
+    if code is None:
+        given, look = f"it was still running after {limit:g} s and was stopped", "Look for a loop that never ends."
+    else:
+        given, look = f"its process ended early, with exit code {code}", "Something below Python crashed, or os._exit was called."
+    must = f"an answer must be there within {limit:g} s"
+    finding = dict(where="time", mistake="time_limit" if code is None else "crash", must=must, yours=given, look=look)
+    return {"status": "error", "findings": [finding]}
