@@ -57,15 +57,17 @@ class DeepMLP(Module):
     """
 
     def __init__(
-        self, n_in: int, classes: int, d: int = 64, blocks: int = 8, *, connection: Any = "residual", norm: str = "layernorm",
-        init: Any = "he", activation: str = "relu", layers_per_block: int = 2, rng: Any = 0, dtype: Any = np.float32,
+        self, n_in: int, classes: int, d: int = 64, blocks: int = 8, *, connection: Any = "residual",
+        norm: str = "layernorm", init: Any = "he", activation: str = "relu", layers_per_block: int = 2, rng: Any = 0, dtype: Any = np.float32,
     ):  # fmt: skip
         check_positive(n_in=n_in, classes=classes, d=d, blocks=blocks, layers_per_block=layers_per_block)
         make = Maker.of(rng, init, dtype, blocks)
         self.rng, self.activation = make.rng, activation
         layer = MLPLayer if layers_per_block == 1 else MLPBlock
         self.entry = Linear(n_in, d, make)
-        self.stack = Stack(mlp_sites(blocks), [layer(d, make, activation) for _ in range(blocks)], d, connection, norm, make)
+        self.stack = Stack(
+            mlp_sites(blocks), [layer(d, make, activation) for _ in range(blocks)], d, connection, norm, make
+        )
         self.head = Linear(d, classes, make, role="head")
 
     def forward(self, x: Any, ctx: Context | None = None) -> Tensor:

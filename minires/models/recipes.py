@@ -18,6 +18,7 @@ from minires.messages import UnknownName, ValueProblem
 from minires.models.transformer import DecoderLM
 from minires.nn import Extras, Init, Parameter, get_init
 from minires.nn.init import Gain, no_gain, residual_scaling
+from minires.nn.sublayers import NO_EXTRAS
 from minires.residual.admin import Admin
 from minires.residual.deepnorm import deepnorm_gain
 
@@ -39,7 +40,7 @@ class Recipe:
     init: str | None = None
     gain: Callable[[int], Gain] = lambda blocks: no_gain
     lr_scale: Callable[[str, Parameter, int], float] | None = None
-    extras: Extras = Extras()
+    extras: Extras = NO_EXTRAS
     calibrate: Callable[[DecoderLM, np.ndarray], Any] | None = None
     adjust: Callable[[DecoderLM], None] | None = None
     note: str = ""
@@ -47,13 +48,25 @@ class Recipe:
     def initialiser(self, init: str | Init | None, blocks: int) -> Init:
         """The recipe's own scheme, or the caller's, with the recipe's gain on top."""
         base, gain = get_init(self.init or init or "xavier"), self.gain(blocks)
-        return dataclasses.replace(base, gain=lambda role, sublayers: base.gain(role, sublayers) * gain(role, sublayers))
+        return dataclasses.replace(
+            base, gain=lambda role, sublayers: base.gain(role, sublayers) * gain(role, sublayers)
+        )
 
-    def build(self, vocab: int, blocks: int, *, init: str | Init | None = None, ids: np.ndarray | None = None, **options: Any):
-        """A `DecoderLM` built by this recipe; options as for `DecoderLM`. ids (B, T): a batch for the calibration pass."""
+    def build(
+        self, vocab: int, blocks: int, *, init: str | Init | None = None, ids: np.ndarray | None = None, **options: Any
+    ):
+        """A `DecoderLM` built by this recipe; options as for `DecoderLM`.
+
+        ids: (B, T), a batch for the calibration pass.
+        """
         options.setdefault("norm", self.norm)
         model = DecoderLM(
-            vocab, blocks=blocks, connection=self.connection, init=self.initialiser(init, blocks), extras=self.extras, **options
+            vocab,
+            blocks=blocks,
+            connection=self.connection,
+            init=self.initialiser(init, blocks),
+            extras=self.extras,
+            **options,
         )
         if self.adjust is not None:
             self.adjust(model)
@@ -98,7 +111,9 @@ def t_fixup_gain(blocks: int) -> Gain:
     Source: Huang et al. 2020 (ICML), the decoder's constants; embeddings start as N(0, 1/d).
     """
     factor = (9 * blocks) ** -0.25
-    return lambda role, sublayers: factor if role in ("value", "attn_out", "ffn_in", "ffn_out", "embedding", "position") else 1.0
+    return lambda role, sublayers: (
+        factor if role in ("value", "attn_out", "ffn_in", "ffn_out", "embedding", "position") else 1.0
+    )
 
 
 def fixup_gain(blocks: int) -> Gain:
@@ -136,7 +151,9 @@ def identity_value_path(model: DecoderLM) -> None:
         attention.qkv_weight.data[:, 2 * d :] = np.eye(d)
         attention.out_weight.data[...] = np.eye(d)
         feed_forward.in_weight.data[...] *= 0.1
-        feed_forward.in_weight.data[:, : 2 * d] = np.concatenate([np.eye(d), -np.eye(d)], axis=1)  # x = act(x) - act(-x)
+        feed_forward.in_weight.data[:, : 2 * d] = np.concatenate(
+            [np.eye(d), -np.eye(d)], axis=1
+        )  # x = act(x) - act(-x)
         feed_forward.out_weight.data[...] *= 0.1
         feed_forward.out_weight.data[: 2 * d] = np.concatenate([np.eye(d), -np.eye(d)], axis=0)
 
@@ -149,7 +166,9 @@ RECIPES: dict[str, Recipe] = {}
 def add_recipe(recipe: Recipe) -> Recipe:
     """Make a recipe available by name, from any file. Raises ValueProblem if the name is taken by another one."""
     if RECIPES.get(recipe.name, recipe) != recipe:
-        raise ValueProblem("a recipe's name must be new", f"{recipe.name!r}, which exists", "Choose another name for yours.")
+        raise ValueProblem(
+            "a recipe's name must be new", f"{recipe.name!r}, which exists", "Choose another name for yours."
+        )
     RECIPES[recipe.name] = recipe
     return recipe
 
@@ -166,7 +185,13 @@ def get_recipe(name: str | Recipe) -> Recipe:
 for _recipe in (
     Recipe("none", "none", "control"),
     Recipe("plain", "plain", "He et al. 2015, arXiv:1512.03385, plain networks"),
-    Recipe("none_identity", "none", "control; CLAIMS C06, C37", adjust=identity_value_path, note="no residual, identity start"),
+    Recipe(
+        "none_identity",
+        "none",
+        "control; CLAIMS C06, C37",
+        adjust=identity_value_path,
+        note="no residual, identity start",
+    ),
     Recipe("residual", "residual", "He et al. 2015, arXiv:1512.03385"),
     Recipe("residual_inverse_sqrt_depth", "residual_inverse_sqrt_depth", "no norm, branches × 1/√K"),
     Recipe("highway", "highway", "Srivastava et al. 2015, arXiv:1505.00387"),
@@ -188,8 +213,20 @@ for _recipe in (
     Recipe("inverse_sqrt_depth", "inverse_sqrt_depth", "fixed 1/√K on the branch"),
     Recipe("depth_mup", "inverse_sqrt_depth", "arXiv:2310.02244", lr_scale=depth_mup_lr),
     Recipe("layernorm_scaling", "layernorm_scaling", "arXiv:2502.05795"),
-    Recipe("normformer", "pre_norm", "arXiv:2110.09456", extras=Extras(head_scale=True, inner_norm=True, attention_norm=True)),
-    Recipe("sub_ln", "pre_norm", "Magneto, arXiv:2210.06423", init="xavier_normal", gain=sub_ln_gain, extras=Extras(inner_norm=True)),
+    Recipe(
+        "normformer",
+        "pre_norm",
+        "arXiv:2110.09456",
+        extras=Extras(head_scale=True, inner_norm=True, attention_norm=True),
+    ),
+    Recipe(
+        "sub_ln",
+        "pre_norm",
+        "Magneto, arXiv:2210.06423",
+        init="xavier_normal",
+        gain=sub_ln_gain,
+        extras=Extras(inner_norm=True),
+    ),
     Recipe("parallel", "parallel", "PaLM, arXiv:2204.02311"),
     Recipe("moe", "pre_norm", "Mixtral, arXiv:2401.04088", norm="rmsnorm", extras=Extras(experts=4, top_k=2)),
     Recipe("value_residual", "pre_norm", "arXiv:2410.17897", extras=Extras(value_residual=True)),

@@ -16,7 +16,9 @@ class Stack(Module):
     sublayers: one module per site, called as F(h, ctx). connection: a rule's name or class.
     """
 
-    def __init__(self, sites: Sequence[Site], sublayers: Sequence[Module], d: int, connection: Any, norm: str, make: Maker):
+    def __init__(
+        self, sites: Sequence[Site], sublayers: Sequence[Module], d: int, connection: Any, norm: str, make: Maker
+    ):
         self.connection: Connection = get_connection(connection)(sites, d, get_norm(norm), make)
         self.sublayers = list(sublayers)
         self.sites = list(sites)
@@ -28,7 +30,10 @@ class Stack(Module):
         self._note(ctx, stream)
         arity = self.connection.arity
         for k in range(0, len(self.sites), arity):
-            group = [bound(F, site, ctx) for F, site in zip(self.sublayers[k : k + arity], self.sites[k : k + arity], strict=True)]
+            group = [
+                bound(F, site, ctx)
+                for F, site in zip(self.sublayers[k : k + arity], self.sites[k : k + arity], strict=True)
+            ]
             stream = self.connection.step(stream, self.sites[k], *group)
             self._note(ctx, stream)
         return self.connection.close(stream)

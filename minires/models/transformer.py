@@ -49,7 +49,9 @@ def transformer_stack(make: Maker, d: int, heads: int, blocks: int, causal: bool
 class _Transformer(Module):
     """What the decoder and the encoder share: token and position tables, dropout, the stack."""
 
-    def __init__(self, vocab: int, d: int, heads: int, blocks: int, context: int, causal: bool, make: Maker, **options: Any):
+    def __init__(
+        self, vocab: int, d: int, heads: int, blocks: int, context: int, causal: bool, make: Maker, **options: Any
+    ):
         check_positive(vocab=vocab, d=d, heads=heads, blocks=blocks, context=context)
         self.vocab, self.d, self.context, self.rng = vocab, d, context, make.rng
         self.tokens = Embedding(vocab, d, make)
@@ -79,20 +81,23 @@ class _Transformer(Module):
 class DecoderLM(_Transformer):
     """A causal language model: ids (B, T) → logits (B, T, vocab) for the next token.
 
-    vocab: symbols; d: width of the stream; heads: attention heads per block; blocks: N, two sublayers each; context: longest T.
-    connection, norm, init, activation: names, see CONNECTIONS, NORMS, INITS, ACTIVATIONS. hidden: width of the FFN (4d).
-    tied: the head is the transposed token table. dropout: probability. extras: optional pieces, see `minires.nn.Extras`.
-    rng: a seed or a numpy Generator.
+    vocab: symbols; d: width of the stream; heads: attention heads per block; blocks: N, two sublayers each;
+    context: longest T. connection, norm, init, activation: names, see CONNECTIONS, NORMS, INITS, ACTIVATIONS.
+    hidden: width of the FFN (4d). tied: the head is the transposed token table. dropout: probability.
+    extras: optional pieces, see `minires.nn.Extras`. rng: a seed or a numpy Generator.
     Raises ValueProblem for impossible sizes and UnknownName for unknown names.
     """
 
     def __init__(
-        self, vocab: int, d: int = 64, heads: int = 4, blocks: int = 4, context: int = 64, *, connection: Any = "pre_norm",
-        norm: str = "layernorm", init: Any = "gpt2", activation: str = "gelu_tanh", hidden: int | None = None, dropout: float = 0.0,
-        tied: bool = False, extras: Any = None, rng: Any = 0, dtype: Any = np.float32,
+        self, vocab: int, d: int = 64, heads: int = 4, blocks: int = 4, context: int = 64, *,
+        connection: Any = "pre_norm", norm: str = "layernorm", init: Any = "gpt2",
+        activation: str = "gelu_tanh", hidden: int | None = None, dropout: float = 0.0, tied: bool = False,
+        extras: Any = None, rng: Any = 0, dtype: Any = np.float32,
     ):  # fmt: skip
         make = Maker.of(rng, init, dtype, 2 * blocks if isinstance(blocks, int) else 1)
-        options = dict(connection=connection, norm=norm, activation=activation, hidden=hidden, dropout=dropout, extras=extras)
+        options = dict(
+            connection=connection, norm=norm, activation=activation, hidden=hidden, dropout=dropout, extras=extras
+        )
         super().__init__(vocab, d, heads, blocks, context, True, make, **options)
         self.head = None if tied else Linear(d, vocab, make, bias=False, role="head")
 
@@ -117,12 +122,15 @@ class Encoder(_Transformer):
     """
 
     def __init__(
-        self, vocab: int, d: int = 64, heads: int = 4, blocks: int = 4, context: int = 64, *, connection: Any = "post_norm",
-        norm: str = "layernorm", init: Any = "gpt2", activation: str = "gelu", hidden: int | None = None, dropout: float = 0.0,
-        tied: bool = True, extras: Any = None, segments: int = 2, padding: int | None = None, rng: Any = 0, dtype: Any = np.float32,
+        self, vocab: int, d: int = 64, heads: int = 4, blocks: int = 4, context: int = 64, *,
+        connection: Any = "post_norm", norm: str = "layernorm", init: Any = "gpt2",
+        activation: str = "gelu", hidden: int | None = None, dropout: float = 0.0, tied: bool = True,
+        extras: Any = None, segments: int = 2, padding: int | None = None, rng: Any = 0, dtype: Any = np.float32,
     ):  # fmt: skip
         make = Maker.of(rng, init, dtype, 2 * blocks if isinstance(blocks, int) else 1)
-        options = dict(connection=connection, norm=norm, activation=activation, hidden=hidden, dropout=dropout, extras=extras)
+        options = dict(
+            connection=connection, norm=norm, activation=activation, hidden=hidden, dropout=dropout, extras=extras
+        )
         super().__init__(vocab, d, heads, blocks, context, False, make, **options)
         self.padding = padding
         self.segments = Embedding(segments, d, make) if segments else None

@@ -7,6 +7,6 @@ from minires.nn.moe import MixtureOfExperts, SwiGLU
 from minires.nn.sublayers import Context, Extras, FeedForward, MultiHeadAttention
 
 __all__ = [
-    "INITS", "NORMS", "Context", "Dropout", "Embedding", "Extras", "FeedForward", "Init", "LayerNorm", "Linear", "Maker", "MixtureOfExperts", "Module",
-    "MultiHeadAttention", "Parameter", "RMSNorm", "SwiGLU", "get_init", "get_norm", "layernorm_jacobian",
+    "INITS", "NORMS", "Context", "Dropout", "Embedding", "Extras", "FeedForward", "Init", "LayerNorm", "Linear",
+    "Maker", "MixtureOfExperts", "Module", "MultiHeadAttention", "Parameter", "RMSNorm", "SwiGLU", "get_init", "get_norm", "layernorm_jacobian",
 ]  # fmt: skip

@@ -27,7 +27,9 @@ class Maker:
     sublayers: int = 1
 
     @classmethod
-    def of(cls, rng: np.random.Generator | int, init: str | Init = "xavier", dtype: Any = np.float32, sublayers: int = 1):
+    def of(
+        cls, rng: np.random.Generator | int, init: str | Init = "xavier", dtype: Any = np.float32, sublayers: int = 1
+    ):
         return cls(np.random.default_rng(rng), get_init(init), np.dtype(dtype), sublayers)
 
     def weight(self, n_in: int, n_out: int, role: str) -> Parameter:
@@ -49,7 +51,9 @@ def check_positive(**sizes: int) -> None:
     """Raise ValueProblem unless every size is a whole number of at least 1."""
     for name, size in sizes.items():
         if not isinstance(size, int | np.integer) or size < 1:
-            raise ValueProblem(f"{name} must be a whole number of at least 1", shown(size), "Sizes count things: 64, not 64.0.")
+            raise ValueProblem(
+                f"{name} must be a whole number of at least 1", shown(size), "Sizes count things: 64, not 64.0."
+            )
 
 
 class Linear(Module):

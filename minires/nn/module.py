@@ -125,7 +125,9 @@ class Module:
         for name, p in own.items():
             if np.shape(state[name]) != p.shape:
                 raise ShapeError(
-                    f"{name} must have shape {p.shape}", shown(state[name]), "Was the model built with the same settings?"
+                    f"{name} must have shape {p.shape}",
+                    shown(state[name]),
+                    "Was the model built with the same settings?",
                 )
         for name, p in own.items():
             p.data[...] = state[name]
@@ -137,7 +139,11 @@ class Module:
         if missing or unknown:
             parts = [f"{len(missing)} missing ({', '.join(missing[:3])})"] * bool(missing)
             parts += [f"{len(unknown)} unknown ({', '.join(unknown[:3])})"] * bool(unknown)
-            hint = did_you_mean(unknown[0], missing) if missing and unknown else "Was the model built with the same settings?"
+            hint = (
+                did_you_mean(unknown[0], missing)
+                if missing and unknown
+                else "Was the model built with the same settings?"
+            )
             raise ValueProblem("a state must have exactly the model's parameter names", "; ".join(parts), hint)
 
     # -- showing

@@ -32,14 +32,17 @@ class MixtureOfExperts(Module):
     The router: l = h W_g (d, experts), no bias; S: the k largest; the softmax runs over S only. Backward, per token:
     dp_i = ⟨dy, E_i⟩, dl_S = p (dp - Σ p dp), exactly 0 for experts that were not chosen, which also get no
     weight gradient from this token. The choice itself has no gradient (it jumps at ties).
-    balance: weight of the load-balance loss experts · Σ_i f_i P_i (f: share of tokens, P: mean router probability), left in
-    `ctx.memo["balance_loss"]` to be added to the loss. Source: Mixtral, arXiv:2401.04088; balance loss arXiv:2101.03961.
+    balance: weight of the load-balance loss experts · Σ_i f_i P_i (f: share of tokens, P: mean router probability),
+    left in `ctx.memo["balance_loss"]` to be added to the loss.
+    Source: Mixtral, arXiv:2401.04088; the balance loss is that of arXiv:2101.03961.
     """
 
     def __init__(self, d: int, hidden: int, make: Maker, experts: int = 4, top_k: int = 2, balance: float = 0.0):
         check_positive(d=d, hidden=hidden, experts=experts, top_k=top_k)
         if top_k > experts:
-            raise ValueProblem("top_k must be at most the number of experts", f"top_k = {top_k}, {experts} experts", "Often 2 of 8.")
+            raise ValueProblem(
+                "top_k must be at most the number of experts", f"top_k = {top_k}, {experts} experts", "Often 2 of 8."
+            )
         self.top_k, self.balance = top_k, balance
         self.router = make.weight(d, experts, "router")
         self.experts = [SwiGLU(d, hidden, make) for _ in range(experts)]

@@ -83,7 +83,9 @@ class MultiHeadAttention(Module):
         self.inner_norm = LayerNorm(d, make) if extras.inner_norm else None
         self.output_norm = LayerNorm(d, make) if extras.attention_norm else None
         half = np.full(2, 0.5, make.dtype)
-        self.value_weights = Parameter(half, "gate") if extras.value_residual else None  # λ of the first and of this one
+        self.value_weights = (
+            Parameter(half, "gate") if extras.value_residual else None
+        )  # λ of the first and of this one
 
     def forward(self, h: Tensor, ctx: Context | None = None) -> Tensor:
         ctx = ctx or Context()
@@ -92,7 +94,9 @@ class MultiHeadAttention(Module):
             qkv = self._with_first_value(qkv, ctx)
         p = self.dropout.p if self.training else 0.0
         rng = ctx.rng or self.dropout.rng
-        mixed = ops.self_attention(qkv, heads=self.heads, mask=ctx.mask, causal=self.causal, dropout_p=p, rng=rng)  # (B, T, d)
+        mixed = ops.self_attention(
+            qkv, heads=self.heads, mask=ctx.mask, causal=self.causal, dropout_p=p, rng=rng
+        )  # (B, T, d)
         mixed = self._before_projection(mixed)
         y = ops.linear(mixed, self.out_weight, self.out_bias)
         return self.dropout(y if self.output_norm is None else self.output_norm(y), ctx.rng)
@@ -123,7 +127,13 @@ class FeedForward(Module):
     """act(h W1 + b1) W2 + b2 at every position; W1: (d, hidden), W2: (hidden, d), which writes to the stream."""
 
     def __init__(
-        self, d: int, hidden: int, make: Maker, activation: str = "gelu_tanh", dropout: float = 0.0, extras: Extras = NO_EXTRAS
+        self,
+        d: int,
+        hidden: int,
+        make: Maker,
+        activation: str = "gelu_tanh",
+        dropout: float = 0.0,
+        extras: Extras = NO_EXTRAS,
     ):
         check_positive(d=d, hidden=hidden)
         if activation not in ACTIVATIONS:

@@ -17,7 +17,9 @@ def _check_sources(count, sources):
             "Every sublayer output and the embedding have the stream's shape (B, T, d).",
         )
     if count is not None and count != len(sources):
-        raise ShapeError("there must be one weight per source", f"{count} weights, {len(sources)} sources", "Which site is this?")
+        raise ShapeError(
+            "there must be one weight per source", f"{count} weights, {len(sources)} sources", "Which site is this?"
+        )
 
 
 def depth_sum_forward(weights, *sources):
@@ -76,9 +78,7 @@ def depth_attention_backward(dy, saved):
     dl = softmax_backward(da, (a, -1))  # (…, J)
     u, d = gamma * query, max(gamma.size, 1)
     push, pull = dl * r, dl * r * r * logits / d  # (…, J)
-    dsources = [
-        a[..., j, None] * dy + push[..., j, None] * u - pull[..., j, None] * v for j, v in enumerate(sources)
-    ]
+    dsources = [a[..., j, None] * dy + push[..., j, None] * u - pull[..., j, None] * v for j, v in enumerate(sources)]
     total = sum((push[..., j, None] * v).reshape(-1, d).sum(axis=0) for j, v in enumerate(sources))  # (d,)
     return gamma * total, query * total, *dsources
 

@@ -50,4 +50,6 @@ def sinkhorn_composed(a, steps=20):
     return y
 
 
-sinkhorn = differentiable("sinkhorn", sinkhorn_forward, sinkhorn_backward, composed=sinkhorn_composed, saves_inputs=False)
+sinkhorn = differentiable(
+    "sinkhorn", sinkhorn_forward, sinkhorn_backward, composed=sinkhorn_composed, saves_inputs=False
+)

@@ -1,6 +1,6 @@
 """Residual connections: one file per rule for how a sublayer's output joins the stream."""
 
-from minires.residual import (
+from minires.residual import (  # noqa: F401  each file registers its rules
     admin,
     deepnorm,
     dual,

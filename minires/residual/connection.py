@@ -68,7 +68,7 @@ class Connection(Module):
         return stream
 
     def jacobian(self, stream: np.ndarray, site: Site, J_F: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """∂(next state)/∂(this state) by the rule's own formula, on the flattened state: (n, n), n = size of the stream.
+        """∂(next state)/∂(this state) by the rule's own formula, on the flattened state: (n, n), n = its size.
 
         stream: the carried state as an array. J_F: (n, n), Jacobian of the sublayer where it was evaluated.
         f: the sublayer's output there. A rule with arity 2 gets a list of each.

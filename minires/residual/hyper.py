@@ -123,4 +123,6 @@ class DynamicHyperConnections(HyperConnections):
             t = np.tanh(normed @ weight.data)
             return float(scale.data) * (1 - t * t)[..., None] * np.einsum("kc,rnki->rnci", weight.data, J)
 
-        return slope(self.dynamic_mix[k], self.mix_scales[k]), slope(self.dynamic_write[k], self.write_scales[k])[:, :, 0]
+        return slope(self.dynamic_mix[k], self.mix_scales[k]), slope(self.dynamic_write[k], self.write_scales[k])[
+            :, :, 0
+        ]

@@ -41,4 +41,8 @@ class LAuReL(Connection):
         k, rows = site.k, stream.size // self.d
         J_LN = block_diagonal(self.norms[k].jacobian(stream))
         low_rank = np.kron(np.eye(rows), (self.down[k].data @ self.up[k].data).T)
-        return float(self.skip_weights[k].data) * np.eye(stream.size) + low_rank + float(self.branch_weights[k].data) * J_F @ J_LN
+        return (
+            float(self.skip_weights[k].data) * np.eye(stream.size)
+            + low_rank
+            + float(self.branch_weights[k].data) * J_F @ J_LN
+        )

@@ -27,10 +27,10 @@ class MHC(Connection):
     For fixed weights ∂X'/∂X = H_res ⊗ I + H_postᵀ H_pre ⊗ J_F·J_LN, plus the terms in which the weights move.
     The +I became H_res: no expansion (‖H_res‖₂ ≤ 1), and a product of many tends to 11ᵀ/n, not to I.
     Here H_res multiplies from the left without a transpose (it plays the part of A_rᵀ).
-    Initialisation (the paper prints none): b_pre = logit(1/n), b_post = 0, b_res = 0 on the diagonal and -8 off it, gates
-    a = 0.01, φ random: Pre-Norm up to what the gates add. φ must not be 0, or equal copies stay equal for ever.
-    Source: arXiv:2512.24880, eq. 7-9. Discrepancies in public code: x-transformers applies Sinkhorn to an axis of length 1;
-    lucidrains projects every copy alone; the released kernel starts from a row softmax.
+    Initialisation (the paper prints none): b_pre = logit(1/n), b_post = 0, b_res = 0 on the diagonal and -8 off it,
+    gates a = 0.01, φ random: Pre-Norm up to what the gates add. φ must not be 0, or equal copies stay equal for ever.
+    Source: arXiv:2512.24880, eq. 7-9. Discrepancies in public code: x-transformers applies Sinkhorn to an axis of
+    length 1; lucidrains projects every copy alone; the released kernel starts from a row softmax.
     """
 
     equation = "X ← H_res X + H_postᵀ F(LN(H_pre X)), H_res = Sinkhorn₂₀, y = LN_f(Σ X_n)"
@@ -41,7 +41,9 @@ class MHC(Connection):
         self.norms = [norm(d, make) for _ in sites]
         self.final_norm = norm(d, make)
         width = 2 * n + len(self.mixing_bias())  # columns [pre | post | res]
-        self.phis = [Parameter(make.rng.standard_normal((n * d, width)).astype(make.dtype) * 0.02, "gate") for _ in sites]
+        self.phis = [
+            Parameter(make.rng.standard_normal((n * d, width)).astype(make.dtype) * 0.02, "gate") for _ in sites
+        ]
         bias = np.concatenate([np.full(n, -np.log(n - 1) if n > 1 else 8.0), np.zeros(n), self.mixing_bias()])
         self.biases = [Parameter(bias.astype(make.dtype), "gate") for _ in sites]
         self.gates = [Parameter(np.full(3, gate, make.dtype), "gate") for _ in sites]  # a_pre, a_post, a_res

@@ -74,8 +74,9 @@ class AttentionResiduals(Connection):
 class BlockAttentionResiduals(AttentionResiduals):
     """Attention Residuals over block sums: inside a block of S sublayers the outputs are added up plainly, b ← b + F.
 
-    Sources: the embedding, the sums of the finished blocks, and the running sum. Memory for about 8 blocks instead of K
-    outputs. ∂(state)/∂(state) as in the full rule, with a +I of the running sum. Source: arXiv:2603.15031, block variant.
+    Sources: the embedding, the sums of the finished blocks, and the running sum. Memory for about 8 blocks instead of
+    K outputs. ∂(state)/∂(state) as in the full rule, with a +I of the running sum.
+    Source: arXiv:2603.15031, block variant.
     """
 
     equation = "h = Σ_b softmax_b(w·RMS(s_b)) s_b, s_last ← s_last + F(LN(h)), y = LN_f(h_K)"

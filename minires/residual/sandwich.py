@@ -40,7 +40,8 @@ class Sandwich(Connection):
 class PeriLN(Sandwich):
     """Sandwich-Norm, and the embedding is normalised as well: x_0 = LN_e(embedding).
 
-    ∂x_{l+1}/∂x_l as in Sandwich-Norm. Source: Peri-LN, arXiv:2502.02732; Gemma 2 is built like it. (OLMo 2 keeps only the norm after F.)
+    ∂x_{l+1}/∂x_l as in Sandwich-Norm. Source: Peri-LN, arXiv:2502.02732; Gemma 2 is built like it, OLMo 2 keeps only
+    the norm after F.
     """
 
     equation = "x_0 = LN(e), x ← x + LN(F(LN(x))), y = LN_f(x)"
