@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -82,10 +82,13 @@ class Connection(Module):
 CONNECTIONS: dict[str, type[Connection]] = {}
 
 
-def register(name: str) -> Callable[[type[Connection]], type[Connection]]:
+Rule = TypeVar("Rule", bound=type[Connection])
+
+
+def register(name: str) -> Callable[[Rule], Rule]:
     """Class decorator: make a rule available under `name`, from any file."""
 
-    def add(rule: type[Connection]) -> type[Connection]:
+    def add(rule: Rule) -> Rule:
         if name in CONNECTIONS and CONNECTIONS[name].__qualname__ != rule.__qualname__:
             raise ValueProblem("a rule's name must be new", f"{name!r}, which exists", "Choose another name for yours.")
         CONNECTIONS[name] = rule
