@@ -35,6 +35,7 @@ class Progress:
     note: str = field(default="", init=False)
     _bar: Any = field(default=None, init=False)
     _spoke: bool = field(default=False, init=False)
+    _first: tuple[int, float] | None = field(default=None, init=False)  # after the first piece, which may compile
 
     def __post_init__(self) -> None:
         self.started = self.shown_at = self.clock()
@@ -61,6 +62,7 @@ class Progress:
         self.done += n
         self.note = self.note if note is None else note
         now = self.clock()
+        self._first = self._first or (self.done, now)
         if self.enabled and now - self.started >= PATIENCE:
             self._show_bar() if self.stream.isatty() else self._show_line(now)
 
@@ -91,11 +93,13 @@ class Progress:
         return ", ".join(part for part in (f"{self.label} {count}", share, self._left(), self.note) if part)
 
     def _left(self) -> str:
-        """The time that the rest takes at the speed so far, or the time used once all is done."""
-        used = self.clock() - self.started
+        """The time that the rest takes at the speed since the first piece, or all the time used once all is done."""
+        now = self.clock()
         if not self.total or self.done >= self.total:
-            return f"{duration(used)} in all"
-        return f"{duration(used / self.done * (self.total - self.done))} left" if self.done else ""
+            return f"{duration(now - self.started)} in all"
+        if self._first is None or self.done == self._first[0]:
+            return ""
+        return f"{duration((now - self._first[1]) / (self.done - self._first[0]) * (self.total - self.done))} left"
 
 
 def progress(

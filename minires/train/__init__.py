@@ -17,7 +17,7 @@ from minires.train.optimizers import OPTIMIZERS, SGD, Adam, AdamW, Optimizer, ge
 from minires.train.schedules import SCHEDULES, get_schedule
 
 __all__ = [
-    "OPTIMIZERS", "SCHEDULES", "SGD", "Adam", "AdamW", "Checkpoint", "History", "Optimizer", "Trainer", "clip_grad_norm",
-    "clip_gradients", "evaluated", "find_spikes", "fit", "generate", "generate_ids", "get_optimizer", "get_schedule",
-    "global_norm", "load_checkpoint", "loss_and_gradients", "mean_loss", "save_checkpoint", "schedules",
+    "OPTIMIZERS", "SCHEDULES", "SGD", "Adam", "AdamW", "Checkpoint", "History", "Optimizer", "Trainer",
+    "clip_grad_norm", "clip_gradients", "evaluated", "find_spikes", "fit", "generate", "generate_ids", "get_optimizer",
+    "get_schedule", "global_norm", "load_checkpoint", "loss_and_gradients", "mean_loss", "save_checkpoint", "schedules",
 ]  # fmt: skip

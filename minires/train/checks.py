@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -69,7 +68,3 @@ def diverged(what: str, value: float, history: History, lr: float) -> ValueProbl
         f"{value} at step {history.steps} (learning rate {lr:.3g}{before})",
         "Lower the learning rate, warm up longer (a schedule), or clip: clip=1.0. The last checkpoint is whole.",
     )
-
-
-def is_finite(value: float) -> bool:
-    return math.isfinite(value)

@@ -28,21 +28,32 @@ def clip_gradients(gradients: Sequence[np.ndarray | None], max_norm: float | Non
     Raises ValueProblem if max_norm is not above 0, or if a gradient holds NaN or infinity.
     Source: Pascanu et al. 2013, arXiv:1211.5063, algorithm 1.
     """
-    if max_norm is not None and not max_norm > 0:
-        raise ValueProblem("max_norm must be above 0", shown(max_norm), "1.0 is usual; None does not clip.")
+    check_max_norm(max_norm)
     norm = global_norm(gradients)
     if not math.isfinite(norm):
         raise _not_finite(gradients)
-    if max_norm is not None and norm > max_norm:
-        for g in gradients:
-            if g is not None:
-                g *= max_norm / norm
+    scale_down(gradients, norm, max_norm)
     return norm
+
+
+def scale_down(gradients: Sequence[np.ndarray | None], norm: float, max_norm: float | None) -> bool:
+    """Multiply all gradients by max_norm/norm, in place, if their global `norm` is larger; say whether it was."""
+    if max_norm is None or norm <= max_norm:
+        return False
+    for g in gradients:
+        if g is not None:
+            np.multiply(g, max_norm / norm, out=g)
+    return True
 
 
 def clip_grad_norm(parameters: Iterable[Parameter], max_norm: float | None) -> float:
     """`clip_gradients` on the parameters' `.grad`."""
     return clip_gradients([p.grad for p in parameters], max_norm)
+
+
+def check_max_norm(max_norm: float | None) -> None:
+    if max_norm is not None and not max_norm > 0:
+        raise ValueProblem("the largest norm must be above 0", shown(max_norm), "1.0 is usual; None does not clip.")
 
 
 def _not_finite(gradients: Sequence[np.ndarray | None]) -> ValueProblem:

@@ -27,6 +27,13 @@ class History:
     seconds: float = 0.0
     interrupted: bool = False
 
+    def record(self, loss: float, grad_norm: float, learning_rate: float, clipped: bool) -> None:
+        """One more step."""
+        self.losses.append(loss)
+        self.grad_norms.append(grad_norm)
+        self.learning_rates.append(learning_rate)
+        self.clipped.append(clipped)
+
     @property
     def steps(self) -> int:
         return len(self.losses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -16,11 +17,11 @@ import numpy as np
 
 from minires import ui
 from minires.messages import Explained, ValueProblem, at_edge, shown
-from minires.nn import Parameter
+from minires.nn import Module, Parameter
 from minires.tensor import grad, no_grad
 from minires.train.checkpoint import load_checkpoint, save_checkpoint
-from minires.train.checks import check_batch, check_loss, diverged, is_finite
-from minires.train.clipping import clip_gradients, global_norm
+from minires.train.checks import check_batch, check_loss, diverged
+from minires.train.clipping import check_max_norm, global_norm, scale_down
 from minires.train.history import History
 from minires.train.optimizers import Optimizer
 from minires.train.schedules import Schedule, constant
@@ -103,6 +104,7 @@ class Trainer:
     def __post_init__(self) -> None:
         for name in ("steps", "checkpoint_every", "evaluate_every"):
             check_steps(name, getattr(self, name))
+        check_max_norm(self.clip)
         self.rng = np.random.default_rng(self.rng)
         self.factor = self.schedule or constant()
         self.base_lr = self.optimizer.lr
@@ -127,6 +129,7 @@ class Trainer:
 
     def begin(self) -> None:
         """Take over a checkpoint if there is one, and put the model into train mode."""
+        check_same_parameters(self.model, self.optimizer)
         if self.resume is not None:
             if self.pairs is not None:
                 hint = "Give batches as a function: batches=lambda rng: corpus.batch(rng, 16, 64)."
@@ -141,22 +144,15 @@ class Trainer:
         step, history = self.history.steps, self.history
         self.optimizer.lr = lr = self.base_lr * self.factor(step)
         x, y = check_batch(self.next_batch(), step, self.optimizer.flat.dtype)
-        parameters = self.optimizer.parameters
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what these lead to is checked below
-            loss, gradients = self.gradients(self.model, x, y, parameters)
+            loss, gradients = self.gradients(self.model, x, y, self.optimizer.parameters)
             norm = global_norm(gradients)
         for what, value in (("loss", loss), ("gradient norm", norm)):
-            if not is_finite(value):
+            if not math.isfinite(value):
                 raise diverged(what, value, history, lr)
-        if self.clip is not None:
-            clip_gradients(gradients, self.clip)
-        for p, g in zip(parameters, gradients, strict=True):
-            p.grad = g
-        self.optimizer.step()
-        history.losses.append(loss)
-        history.grad_norms.append(norm)
-        history.learning_rates.append(lr)
-        history.clipped.append(self.clip is not None and norm > self.clip)
+        clipped = scale_down(gradients, norm, self.clip)
+        self.optimizer.step(gradients)
+        history.record(loss, norm, lr, clipped)
 
     def next_batch(self) -> Pair:
         if self.pairs is None:
@@ -188,7 +184,8 @@ class Trainer:
             print(f"stopped after {self.history.steps} of {self.steps} steps{where}", file=sys.stderr)
 
     def evaluation(self) -> None:
-        if self.evaluate is not None:
+        already = self.history.evaluations and self.history.evaluations[-1][0] == self.history.steps
+        if self.evaluate is not None and not already:
             self.history.evaluations.append([self.history.steps, evaluated(self.model, self.evaluate)])
 
     def save(self) -> None:
@@ -230,6 +227,16 @@ def asked_to_stop() -> Iterator[list[int]]:
         yield asked
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def check_same_parameters(model: Module, optimizer: Optimizer) -> None:
+    """Other parameters would get gradients of 0 and nothing would be learned."""
+    own = {id(p) for p in model.parameters()}
+    foreign = sum(id(p) not in own for p in optimizer.parameters)
+    if foreign:
+        hint = "Make the optimiser after the model: AdamW(model.parameters()). A deepcopy has parameters of its own."
+        given = f"{foreign} of {len(optimizer.parameters)} that are not"
+        raise ValueProblem("an optimiser's parameters must be the model's", given, hint)
 
 
 def check_steps(name: str, value: Any) -> None:
