@@ -140,7 +140,7 @@ def _check_unchanged(node: Node) -> None:
         raise GraphError(
             "arrays that an operation saved for its backward pass must stay as they were",
             f"an input or the output of {node.op.name!r}, changed in place after the forward pass",  # type: ignore[union-attr]
-            "People usually called optimizer.step() or wrote x[...] = … between forward and backward: call backward first.",
+            "Usually optimizer.step() or x[...] = … stood between forward and backward: call backward first.",
         )
     if _debug.enabled and node.saved is not None:
         _debug.verify(node)
@@ -236,7 +236,8 @@ class Op:
     """
 
     __slots__ = (
-        "backward", "composed", "detours", "forward", "name", "parts", "reference", "saves_inputs", "saves_output", "view"
+        "backward", "composed", "detours", "forward", "name", "parts", "reference",
+        "saves_inputs", "saves_output", "view",
     )  # fmt: skip
 
     def __init__(self, name, forward, backward, composed, parts, saves_inputs, saves_output, view):
@@ -336,7 +337,7 @@ def _raw(x: Any) -> Any:
 
 def _does_not_fit(op: Op, arrays: list, error: Exception) -> Explained:
     given = ", ".join(shown(a) for a in arrays)
-    hint = f"NumPy says: {error}. Compare the shapes from the right; a missing axis is added with x[:, None] or reshape."
+    hint = f"NumPy says: {error}. Compare the shapes from the right; x[:, None] or reshape adds a missing axis."
     return ShapeError(f"the inputs of {op.name!r} must fit each other", given or "nothing", hint)
 
 
@@ -434,7 +435,7 @@ class Tensor:
                 raise DtypeError(
                     "only floating-point data can have a gradient",
                     f"dtype {self.dtype}",
-                    "Write `1.` instead of `1`, or convert: Tensor(np.asarray(x, dtype=np.float64), requires_grad=True).",
+                    "Write `1.` instead of `1`, or convert: Tensor(np.asarray(x, np.float64), requires_grad=True).",
                 )
             self.node = Node(None, (), None, self.shape, self.dtype)
         elif not wanted:
@@ -461,9 +462,9 @@ class Tensor:
     @grad.setter
     def grad(self, value: np.ndarray | None) -> None:
         if self.node is None:
-            raise GraphError("only a tensor with requires_grad has a gradient", "a tensor without", "Set requires_grad.")
+            raise GraphError("only a tensor with requires_grad has a gradient", "one without", "Set requires_grad.")
         if value is not None and np.shape(value) != self.shape:
-            raise ShapeError(f"a gradient has the shape of its tensor, {self.shape}", shown(value), "Check the transpose.")
+            raise ShapeError(f"a gradient has its tensor's shape, {self.shape}", shown(value), "Check the transpose.")
         self.node.grad = value if value is None else np.array(value, dtype=self.dtype)
 
     def retain_grad(self) -> Tensor:
@@ -648,7 +649,9 @@ def _start(tensor: Tensor, gradient: Any) -> tuple[Node, np.ndarray]:
     return tensor.node, seed
 
 
-def grad(output: Tensor, inputs: Sequence[Tensor], gradient: Any = None, retain_graph: bool = False) -> list[np.ndarray]:
+def grad(
+    output: Tensor, inputs: Sequence[Tensor], gradient: Any = None, retain_graph: bool = False
+) -> list[np.ndarray]:
     """The gradients of `output` with respect to `inputs` as a list of arrays; no tensor's `.grad` is touched.
 
     An input that `output` does not depend on gets zeros. Safe to call from several threads on graphs that
@@ -657,7 +660,7 @@ def grad(output: Tensor, inputs: Sequence[Tensor], gradient: Any = None, retain_
     node, seed = _start(output, gradient)
     wanted = [x.node for x in inputs]
     if None in wanted:
-        raise GraphError("every input needs requires_grad=True", f"input {wanted.index(None)} without", "Mark it first.")
+        raise GraphError("every input needs requires_grad=True", f"input {wanted.index(None)} without", "Mark it.")
     kept = {n: n.keeps_grad for n in wanted if n is not None}
     try:
         for n in kept:

@@ -55,8 +55,9 @@ install()
 
 __all__ = [
     "abs", "add", "attention", "broadcast_to", "clip", "concatenate", "cos", "cross_entropy", "depth_attention",
-    "depth_sum", "div", "dropout", "dyt", "embedding", "exp", "expand_dims", "ffn", "flip", "gelu", "gelu_tanh", "getitem",
-    "layernorm", "linear", "log", "log_softmax", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "mul",
-    "neg", "power", "relu", "reshape", "residual_add", "rmsnorm", "self_attention", "sigmoid", "silu", "sin", "sinkhorn",
-    "softmax", "split", "sqrt", "squeeze", "stack", "sub", "sum", "swapaxes", "tanh", "transpose", "var", "where",
+    "depth_sum", "div", "dropout", "dyt", "embedding", "exp", "expand_dims", "ffn", "flip", "gelu", "gelu_tanh",
+    "getitem", "layernorm", "linear", "log", "log_softmax", "logsumexp", "matmul", "max", "maximum", "mean", "min",
+    "minimum", "mul", "neg", "power", "relu", "reshape", "residual_add", "rmsnorm", "self_attention", "sigmoid",
+    "silu", "sin", "sinkhorn", "softmax", "split", "sqrt", "squeeze", "stack", "sub", "sum", "swapaxes", "tanh",
+    "transpose", "var", "where",
 ]  # fmt: skip

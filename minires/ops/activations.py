@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from minires.ops.erf import erf_array
+from minires.ops.elementwise import sigmoid_forward
+from minires.ops.normal import normal_cdf
 from minires.tensor import differentiable
 
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -28,17 +29,13 @@ def gelu_forward(x):
 
     Source: Hendrycks & Gimpel 2016, arXiv:1606.08415.
     """
-    return x * _normal_cdf(x), x
+    return x * normal_cdf(x), x
 
 
 def gelu_backward(dy, x):
     """dx = dy (Φ(x) + x φ(x)) with the normal density φ(x) = e^{-x²/2} / √(2π)."""
     density = np.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
-    return dy * (_normal_cdf(x) + x * density)
-
-
-def _normal_cdf(x):
-    return 0.5 * (1 + erf_array(x * (1 / math.sqrt(2))))
+    return dy * (normal_cdf(x) + x * density)
 
 
 def gelu_tanh_forward(x):
@@ -62,7 +59,7 @@ def gelu_tanh_composed(x):
 
 def silu_forward(x):
     """y = x σ(x) with σ(x) = 1/(1 + e^-x). saved = (x, σ(x))."""
-    s = 0.5 * (1 + np.tanh(0.5 * x))
+    s, _ = sigmoid_forward(x)
     return x * s, (x, s)
 
 

@@ -105,7 +105,11 @@ def attention_composed(q, k, v, mask=None, causal=False, scale=None, bias=None, 
 
 
 attention = differentiable(
-    "attention", attention_forward, attention_backward, composed=attention_composed, parts=("matmul", "softmax", "dropout")
+    "attention",
+    attention_forward,
+    attention_backward,
+    composed=attention_composed,
+    parts=("matmul", "softmax", "dropout"),
 )
 
 

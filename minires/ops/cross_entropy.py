@@ -24,7 +24,7 @@ def _check_targets(logits, targets, ignore_index):
     if counted.size == 0:
         raise ValueProblem(
             "cross-entropy needs at least one target that is not ignored",
-            f"{targets.size} targets, all of them equal to ignore_index = {ignore_index}" if targets.size else "an empty batch",
+            f"{targets.size} targets, all equal to ignore_index = {ignore_index}" if targets.size else "an empty batch",
             "A mean over nothing has no value: check the batch and its padding.",
         )
     if counted.min() < 0 or counted.max() >= logits.shape[-1]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minires.messages import ShapeError, shown
+from minires.messages import DtypeError, shown
 from minires.ops.broadcast import unbroadcast
 from minires.tensor import differentiable
 
@@ -77,9 +77,9 @@ def power_backward(dy, saved):
     """da = dy * b * a^(b-1), db = dy * y * log a. At a = 0: da = 0 for b = 0, and db = 0 (the limit)."""
     a, b, y = saved
     with np.errstate(divide="ignore", invalid="ignore"):
-        da = None if np.isscalar(a) else unbroadcast(np.where(np.equal(b, 0), _zero(dy), dy * b * a ** (b - 1)), a.shape)
-        db = None if np.isscalar(b) else unbroadcast(np.where(np.equal(a, 0), _zero(dy), dy * y * np.log(a)), b.shape)
-    return da, db
+        da = None if np.isscalar(a) else np.where(np.equal(b, 0), _zero(dy), dy * b * a ** (b - 1))
+        db = None if np.isscalar(b) else np.where(np.equal(a, 0), _zero(dy), dy * y * np.log(a))
+    return da if da is None else unbroadcast(da, a.shape), db if db is None else unbroadcast(db, b.shape)
 
 
 def maximum_forward(a, b):
@@ -90,8 +90,13 @@ def maximum_forward(a, b):
 def maximum_backward(dy, saved):
     """The larger one gets dy; a tie is shared half and half, so that swapping a and b changes nothing."""
     a, b = saved
-    share = np.where(np.equal(a, b), 0.5, np.greater(a, b)).astype(dy.dtype)
+    share = _share(np.greater(a, b), a, b).astype(dy.dtype)
     return unbroadcast(dy * share, np.shape(a)), unbroadcast(dy * (1 - share), np.shape(b))
+
+
+def _share(a_wins, a, b):
+    """a's share of the gradient: 1 or 0, half in a tie, NaN where either is NaN."""
+    return np.where(np.isnan(a) | np.isnan(b), np.nan, np.where(np.equal(a, b), 0.5, a_wins))
 
 
 def minimum_forward(a, b):
@@ -102,14 +107,14 @@ def minimum_forward(a, b):
 def minimum_backward(dy, saved):
     """The smaller one gets dy; a tie is shared half and half."""
     a, b = saved
-    share = np.where(np.equal(a, b), 0.5, np.less(a, b)).astype(dy.dtype)
+    share = _share(np.less(a, b), a, b).astype(dy.dtype)
     return unbroadcast(dy * share, np.shape(a)), unbroadcast(dy * (1 - share), np.shape(b))
 
 
 def where_forward(condition, a, b):
     """y = a where condition else b, with broadcasting. saved = (condition, shapes)."""
     if np.asarray(condition).dtype != bool:
-        raise ShapeError("the condition of where must be boolean", shown(condition), "Write where(mask > 0, a, b).")
+        raise DtypeError("the condition of where must be boolean", shown(condition), "Write where(mask > 0, a, b).")
     return np.where(condition, a, b), (condition, np.shape(a), np.shape(b))
 
 
@@ -182,8 +187,9 @@ def tanh_backward(dy, y):
 
 
 def sigmoid_forward(x):
-    """y = 1 / (1 + e^-x) = (1 + tanh(x/2)) / 2, which cannot overflow. saved = y."""
-    y = 0.5 * (1 + np.tanh(0.5 * x))
+    """y = 1 / (1 + e^-x), accurate for both signs: where e^-x overflows, y is 0. saved = y."""
+    with np.errstate(over="ignore"):
+        y = 1 / (1 + np.exp(-x))
     return y, y
 
 
@@ -223,12 +229,12 @@ def abs_backward(dy, x):
 
 
 def clip_forward(x, low=None, high=None):
-    """y = x limited to [low, high]; either bound may be None. saved = where x was inside."""
+    """y = x limited to [low, high]; either bound may be None; NaN stays NaN. saved = where x was inside (or NaN)."""
     inside = np.ones(np.shape(x), bool)
     if low is not None:
-        inside &= x >= low
+        inside &= ~(x < low)
     if high is not None:
-        inside &= x <= high
+        inside &= ~(x > high)
     return np.clip(x, low, high), inside
 
 
@@ -241,16 +247,16 @@ add = differentiable("add", add_forward, add_backward, saves_inputs=False)
 sub = differentiable("sub", sub_forward, sub_backward, saves_inputs=False)
 mul = differentiable("mul", mul_forward, mul_backward)
 div = differentiable("div", div_forward, div_backward)
-power = differentiable("power", power_forward, power_backward)
+power = differentiable("power", power_forward, power_backward, saves_output=True)
 maximum = differentiable("maximum", maximum_forward, maximum_backward)
 minimum = differentiable("minimum", minimum_forward, minimum_backward)
 where = differentiable("where", where_forward, where_backward)
 neg = differentiable("neg", neg_forward, neg_backward, saves_inputs=False)
-exp = differentiable("exp", exp_forward, exp_backward, saves_inputs=False)
+exp = differentiable("exp", exp_forward, exp_backward, saves_inputs=False, saves_output=True)
 log = differentiable("log", log_forward, log_backward)
-sqrt = differentiable("sqrt", sqrt_forward, sqrt_backward, saves_inputs=False)
-tanh = differentiable("tanh", tanh_forward, tanh_backward, saves_inputs=False)
-sigmoid = differentiable("sigmoid", sigmoid_forward, sigmoid_backward, saves_inputs=False)
+sqrt = differentiable("sqrt", sqrt_forward, sqrt_backward, saves_inputs=False, saves_output=True)
+tanh = differentiable("tanh", tanh_forward, tanh_backward, saves_inputs=False, saves_output=True)
+sigmoid = differentiable("sigmoid", sigmoid_forward, sigmoid_backward, saves_inputs=False, saves_output=True)
 sin = differentiable("sin", sin_forward, sin_backward)
 cos = differentiable("cos", cos_forward, cos_backward)
 abs = differentiable("abs", abs_forward, abs_backward)

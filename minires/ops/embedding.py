@@ -40,4 +40,6 @@ def embedding_composed(table, ids):
     return getitem(table, ids)
 
 
-embedding = differentiable("embedding", embedding_forward, embedding_backward, composed=embedding_composed, parts=("getitem",))
+embedding = differentiable(
+    "embedding", embedding_forward, embedding_backward, composed=embedding_composed, parts=("getitem",)
+)

@@ -9,14 +9,15 @@ from minires.tensor import differentiable
 
 
 def _check_width(x, gamma, beta=None):
-    d = gamma.shape[-1] if gamma is not None and gamma.ndim else None
-    fits = x.ndim > 0 and (gamma is None or gamma.shape == x.shape[-1:]) and (beta is None or beta.shape == x.shape[-1:])
-    if not fits:
-        raise ShapeError(
-            f"x must be (…, d) with d = {d} (gamma's size)" if d else "x must be (…, d)",
-            str(x.shape) if beta is None or gamma is None or beta.shape == gamma.shape else f"{x.shape}, beta {beta.shape}",
-            "Did you forget to transpose back after splitting heads?",
-        )
+    parts = {name: p for name, p in (("gamma", gamma), ("beta", beta)) if p is not None}
+    if x.ndim > 0 and all(p.shape == x.shape[-1:] for p in parts.values()):
+        return
+    size = "".join(f" = {p.size} ({name}'s size)" for name, p in [*parts.items()][:1])
+    raise ShapeError(
+        f"x must be (…, d) with d{size}, and gamma and beta (d,)",
+        ", ".join(f"{name} {a.shape}" for name, a in [("x", x), *parts.items()]),
+        "Did you forget to transpose back after splitting heads?",
+    )
 
 
 def layernorm_forward(x, gamma=None, beta=None, eps=1e-5):
@@ -65,7 +66,7 @@ def layernorm_composed(x, gamma=None, beta=None, eps=1e-5):
 
 
 layernorm = differentiable(
-    "layernorm", layernorm_forward, layernorm_backward, composed=layernorm_composed, saves_inputs=True
+    "layernorm", layernorm_forward, layernorm_backward, composed=layernorm_composed, saves_output=True
 )
 
 
@@ -97,4 +98,4 @@ def rmsnorm_composed(x, gamma=None, eps=1e-5):
     return xhat if gamma is None else xhat * gamma
 
 
-rmsnorm = differentiable("rmsnorm", rmsnorm_forward, rmsnorm_backward, composed=rmsnorm_composed)
+rmsnorm = differentiable("rmsnorm", rmsnorm_forward, rmsnorm_backward, composed=rmsnorm_composed, saves_output=True)

@@ -55,10 +55,11 @@ def max_forward(x, axis=None, keepdims=False):
 
 
 def extreme_backward(dy, saved):
-    """dx = dy at the extreme entry; entries that tie for it share dy equally."""
+    """dx = dy at the extreme entry; entries that tie for it share dy equally. NaN has no extreme entry: 0/0."""
     x, y, axes, keepdims = saved
     winners = (x == y).astype(dy.dtype)
-    return _keep(dy, axes, keepdims) * winners / np.maximum(winners.sum(axis=axes, keepdims=True), 1)
+    with np.errstate(invalid="ignore"):
+        return _keep(dy, axes, keepdims) * winners / winners.sum(axis=axes, keepdims=True)
 
 
 def min_forward(x, axis=None, keepdims=False):
@@ -69,7 +70,10 @@ def min_forward(x, axis=None, keepdims=False):
 
 
 def var_forward(x, axis=None, keepdims=False):
-    """y = mean (x - mean x)² over `axis` (None: all): the population variance. saved = (x - mean, axes, keepdims, n)."""
+    """y = mean (x - mean x)² over `axis` (None: all): the population variance.
+
+    saved = (x - mean, axes, keepdims, n).
+    """
     axes = _axes(axis, x.ndim)
     n = math.prod(x.shape[a] for a in axes)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -85,7 +89,10 @@ def var_backward(dy, saved):
 
 
 def logsumexp_forward(x, axis=None, keepdims=False):
-    """y = log Σ e^x over `axis` (None: all), shifted by the maximum; all -inf gives -inf. saved = (x, y, axes, keepdims)."""
+    """y = log Σ e^x over `axis` (None: all), shifted by the maximum; all -inf gives -inf.
+
+    saved = (x, y with its axes kept, axes, keepdims).
+    """
     axes = _axes(axis, x.ndim)
     top = np.max(x.real, axis=axes, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(x.real.dtype)
@@ -104,7 +111,7 @@ def logsumexp_backward(dy, saved):
 
 sum = differentiable("sum", sum_forward, sum_backward, saves_inputs=False)
 mean = differentiable("mean", mean_forward, mean_backward, saves_inputs=False)
-max = differentiable("max", max_forward, extreme_backward)
-min = differentiable("min", min_forward, extreme_backward)
+max = differentiable("max", max_forward, extreme_backward, saves_output=True)
+min = differentiable("min", min_forward, extreme_backward, saves_output=True)
 var = differentiable("var", var_forward, var_backward, saves_inputs=False)
-logsumexp = differentiable("logsumexp", logsumexp_forward, logsumexp_backward)
+logsumexp = differentiable("logsumexp", logsumexp_forward, logsumexp_backward, saves_output=True)

@@ -51,5 +51,10 @@ def sinkhorn_composed(a, steps=20):
 
 
 sinkhorn = differentiable(
-    "sinkhorn", sinkhorn_forward, sinkhorn_backward, composed=sinkhorn_composed, saves_inputs=False
+    "sinkhorn",
+    sinkhorn_forward,
+    sinkhorn_backward,
+    composed=sinkhorn_composed,
+    saves_inputs=False,
+    saves_output=True,
 )

@@ -48,7 +48,13 @@ def softmax_composed(x, axis=-1):
 
 
 softmax = differentiable(
-    "softmax", softmax_forward, softmax_backward, composed=softmax_composed, parts=("exp",), saves_inputs=False
+    "softmax",
+    softmax_forward,
+    softmax_backward,
+    composed=softmax_composed,
+    parts=("exp",),
+    saves_inputs=False,
+    saves_output=True,
 )
 
 
@@ -86,4 +92,5 @@ log_softmax = differentiable(
     composed=log_softmax_composed,
     parts=("exp", "log"),
     saves_inputs=False,
+    saves_output=True,
 )

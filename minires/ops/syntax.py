@@ -6,8 +6,7 @@ import operator
 
 import numpy as np
 
-from minires.messages import at_edge, Explained, ShapeError, shown
-from minires.ops import elementwise, matmul, norms, reduce, shape, softmax
+from minires.ops import elementwise, matmul, reduce, shape, softmax
 from minires.ops.residual import residual_add
 from minires.tensor import Tensor
 
@@ -45,9 +44,11 @@ def bind() -> None:
     """Give Tensor its operators and methods."""
     e = elementwise
     Tensor.__add__ = plus
-    for name, op in {"add": plus, "sub": e.sub, "mul": e.mul, "truediv": e.div, "pow": e.power, "matmul": matmul.matmul}.items():
+    Tensor.__radd__ = lambda x, other: e.add(other, x)
+    operators = {"sub": e.sub, "mul": e.mul, "truediv": e.div, "pow": e.power, "matmul": matmul.matmul}
+    for name, op in operators.items():
         setattr(Tensor, f"__{name}__", lambda x, other, op=op: op(x, other))
-        setattr(Tensor, f"__r{name}__", lambda x, other, op=op: op(other, x) if op is not plus else e.add(other, x))
+        setattr(Tensor, f"__r{name}__", lambda x, other, op=op: op(other, x))
     Tensor.__neg__ = lambda x: e.neg(x)
     Tensor.__abs__ = lambda x: e.abs(x)
     Tensor.__getitem__ = shape.getitem
