@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minires.messages import DtypeError, shown
+from minires.messages import DtypeError, ShapeError, shown
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -20,3 +20,30 @@ def same_float_dtype(**arrays) -> np.dtype:
         ", ".join(f"{name} = {shown(a)}" for name, a in given.items()),
         "Integers: write 1. instead of 1, or use .astype(np.float32). Mixed: NumPy makes float64 unless told otherwise.",
     )
+
+
+def product_room(a, b, out=None) -> np.ndarray:
+    """The array that a product of two matrices is computed into: `out` itself where kernels can write to it.
+
+    Raises `ShapeError` or `DtypeError` unless a is (m, k), b is (k, n), out is None or (m, n), all in one float format.
+    """
+    if a.dtype is not b.dtype or a.dtype not in FLOATS:
+        same_float_dtype(a=a, b=b)
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ShapeError(
+            "the product of two matrices needs shapes (m, k) and (k, n)",
+            f"a = {shown(a)}, b = {shown(b)}",
+            "Did you forget a transpose (.T), or to reshape (batch, T, d) to (batch·T, d)?",
+        )
+    shape = a.shape[0], b.shape[1]
+    if out is None:
+        return np.empty(shape, a.dtype)
+    if out.shape != shape or out.dtype != a.dtype:
+        raise ShapeError(f"out must be {a.dtype} of shape {shape}", shown(out), "Leave `out` away to get a new array.")
+    writable = out.flags.writeable and (out.strides[1] == out.itemsize or shape[1] == 1)
+    return out if writable and not overlap(out, a, b) else np.empty(shape, a.dtype)
+
+
+def overlap(out, *inputs) -> bool:
+    """Whether writing to `out` could change an input before it has been read."""
+    return any(np.may_share_memory(out, x) for x in inputs)
