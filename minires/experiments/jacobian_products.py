@@ -199,11 +199,11 @@ def _draw_curves(axes: Any, result: Result) -> None:
     curves, size = result.data["curves"], result.settings["size"]
     steps = np.arange(result.settings["layers"] + 1)
     axes.fill_between(steps, (1 - size) ** steps, (1 + size) ** steps, color=INK, alpha=0.08, lw=0)
-    ends = spread([np.log10(curve[-1]) for curve in curves.values()], 0.42)
+    ends = spread([np.log10(curve[-1]) for curve in curves.values()], 0.4)
     for i, ((kind, curve), end) in enumerate(zip(curves.items(), ends)):
         colour, dashes = CYCLE[i % len(CYCLE)], "--" if "shared" in kind else "-"
         axes.semilogy(steps, curve, color=colour, ls=dashes)
-        axes.annotate(f"{kind}: {curve[-1]:.2g}", (steps[-1], curve[-1]), xytext=(steps[-1] * 1.03, 10**end),
+        axes.annotate(f"{kind}: {curve[-1]:.3g}", (steps[-1], curve[-1]), xytext=(steps[-1] * 1.04, 10**end),
                       color=colour, va="center", fontsize=8, annotation_clip=False)  # fmt: skip
     axes.set(xlabel="layers passed", ylabel="gain of the gradient", title=f"A matrix I + J per layer, ‖J‖ = {size:g}")
-    axes.set_xlim(0, steps[-1] * 1.72)
+    axes.set_xlim(0, steps[-1])

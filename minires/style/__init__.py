@@ -52,16 +52,23 @@ def add_caption(figure: Any, text: str) -> None:
 
 
 def spread(values: Sequence[float], gap: float) -> list[float]:
-    """Positions for labels: as close to `values` as can be with at least `gap` between any two."""
+    """Positions for labels: as close to `values` as can be, in the same order, with at least `gap` between any two.
+
+    Without their gaps the positions must not fall; the nearest such sequence comes from pooling neighbours that do.
+    """
     order = sorted(range(len(values)), key=lambda i: values[i])
-    placed: list[float] = []
-    for i in order:
-        placed.append(max(values[i], placed[-1] + gap) if placed else values[i])
-    shift = sum(p - values[i] for p, i in zip(placed, order)) / max(len(order), 1)
-    result = [0.0] * len(values)
-    for p, i in zip(placed, order):
-        result[i] = p - shift
-    return result
+    pools: list[list[float]] = []
+    for rank, i in enumerate(order):
+        pools.append([values[i] - rank * gap])
+        while len(pools) > 1 and _mean(pools[-2]) > _mean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    flat = [_mean(pool) for pool in pools for _ in pool]
+    placed = {i: flat[rank] + rank * gap for rank, i in enumerate(order)}
+    return [placed[i] for i in range(len(values))]
+
+
+def _mean(pool: list[float]) -> float:
+    return sum(pool) / len(pool)
 
 
 def svg_bytes(figure: Any, title: str, description: str) -> bytes:
