@@ -74,6 +74,15 @@ class DeepMLP(Module):
         x = x if isinstance(x, Tensor) else Tensor(np.asarray(x))
         return self.head(self.stack(ACTIVATIONS[self.activation](self.entry(x)), ctx))  # (B, classes)
 
+    def describe(self) -> str:
+        return f"{self.entry.weight.shape[0]} inputs, {self.head.weight.shape[1]} classes, {self.activation}"
+
+    def example(self, batch: int, length: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs (batch, n_in) and targets (batch,) of the right shapes, to measure with; there is no length."""
+        weight = self.entry.weight
+        x = np.linspace(-1, 1, batch * weight.shape[0]).reshape(batch, -1).astype(weight.dtype)
+        return x, np.arange(batch) % self.head.weight.shape[1]
+
     def loss(self, x: Any, targets: Any, ctx: Context | None = None) -> Tensor:
         """Mean cross-entropy in nats; targets (B,)."""
         return ops.cross_entropy(self.forward(x, ctx), targets)

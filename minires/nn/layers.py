@@ -59,6 +59,8 @@ def check_positive(**sizes: int) -> None:
 class Linear(Module):
     """y = x W + b over the last axis; weight (in, out), bias (out,)."""
 
+    describes_own = True
+
     def __init__(self, n_in: int, n_out: int, make: Maker, bias: bool = True, role: str = "linear"):
         check_positive(n_in=n_in, n_out=n_out)
         self.weight = make.weight(n_in, n_out, role)
@@ -73,6 +75,8 @@ class Linear(Module):
 
 class LayerNorm(Module):
     """y = γ (x - μ)/√(σ² + eps) + β over the last axis; γ starts at 1, β at 0."""
+
+    describes_own = True
 
     def __init__(self, d: int, make: Maker, eps: float = 1e-5):
         check_positive(d=d)
@@ -104,6 +108,8 @@ def layernorm_jacobian(x: np.ndarray, gamma: np.ndarray | None = None, eps: floa
 
 class RMSNorm(Module):
     """y = γ x/√(mean x² + eps) over the last axis; γ starts at 1."""
+
+    describes_own = True
 
     def __init__(self, d: int, make: Maker, eps: float = 1e-5):
         check_positive(d=d)
@@ -158,6 +164,8 @@ def get_norm(norm: str) -> Any:
 class Embedding(Module):
     """Row i of a (rows, d) table for token id i."""
 
+    describes_own = True
+
     def __init__(self, rows: int, d: int, make: Maker, role: str = "embedding"):
         check_positive(rows=rows, d=d)
         self.table = make.table(rows, d, role)
@@ -176,6 +184,10 @@ class Dropout(Module):
         if not 0 <= p < 1:
             raise ValueProblem("the dropout probability must be in [0, 1)", shown(p), "Write 0.1 for ten percent.")
         self.p, self.rng = p, rng
+
+    @property
+    def silent(self) -> bool:
+        return self.p == 0
 
     def forward(self, x: Tensor, rng: np.random.Generator | None = None) -> Tensor:
         if not self.training or self.p == 0:

@@ -32,9 +32,9 @@ class Parameter(Tensor):
         return self.kind in DECAYING
 
     def __deepcopy__(self, memo: dict) -> Parameter:
-        twin = super().__deepcopy__(memo)
+        twin: Any = super().__deepcopy__(memo)
         twin.kind, twin.lr_scale = self.kind, self.lr_scale
-        return twin  # type: ignore[return-value]
+        return twin
 
 
 class Module:
@@ -44,6 +44,8 @@ class Module:
     """
 
     training = True
+    describes_own = False  # True: `describe` says enough about the module's own parameters to print none of them
+    silent = False  # True: not worth a line when the model is printed
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} defines no forward pass")
@@ -153,26 +155,6 @@ class Module:
         return ""
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines("", 0))
+        from minires.nn.printing import show
 
-    def _lines(self, name: str, depth: int) -> Iterator[str]:
-        label = f"{name}: " if name else ""
-        title = f"{'  ' * depth}{label}{type(self).__name__}({self.describe()})"
-        yield f"{title:<72} {self.count_parameters():>10,}".rstrip() if self.count_parameters() else title
-        yield from self._child_lines(depth + 1)
-
-    def _child_lines(self, depth: int) -> Iterator[str]:
-        """Children one below the other; equal neighbours of a list are shown once, with how many there are."""
-        shown_before, repeats = None, 0
-        for name, child in self.children():
-            lines = list(child._lines(name, depth))
-            key = "\n".join(lines).replace(name, "", 1)
-            if key == shown_before:
-                repeats += 1
-                continue
-            if repeats:
-                yield f"{'  ' * depth}… and {repeats} more like it"
-            shown_before, repeats = key, 0
-            yield from lines
-        if repeats:
-            yield f"{'  ' * depth}… and {repeats} more like it"
+        return show(self)
