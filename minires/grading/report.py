@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, TextIO
 
@@ -31,26 +32,22 @@ def print_grade(grade: Grade, stream: TextIO | None = None) -> None:
     seconds = f"{grade.seconds:6.1f} s" if grade.status != "not attempted" else ""
     console.print(Text.assemble((f"{grade.status:<14}", _STYLE[grade.status]), f"{grade.id:<32}", (seconds, "dim")))
     if grade.output.strip():
-        console.print(_indented("printed by your code:\n" + grade.output.rstrip()), style="dim")
+        console.print(Text(textwrap.indent("printed by your code:\n" + grade.output.rstrip(), "    "), style="dim"))
     for finding in grade.findings:
         _print_finding(console, finding)
 
 
 def _print_finding(console: Any, finding: dict[str, str]) -> None:
+    from rich.table import Table
     from rich.text import Text
 
-    title = finding["mistake"].replace("_", " ")
-    console.print(Text(f"    {finding['where']}: {title}", style="bold"))
-    for label, key in (("must", "must"), ("yours", "yours"), ("look", "look")):
-        first, *rest = finding[key].splitlines()
-        console.print(_indented("\n".join([f"{label:<6} {first}", *rest]), 6))
-
-
-def _indented(text: str, by: int = 4) -> Any:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    return Padding(Text(text), (0, 0, 0, by))
+    console.print(Text(f"    {finding['where']}: {finding['mistake'].replace('_', ' ')}", style="bold"))
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=12, justify="right", style="dim")
+    grid.add_column(overflow="fold")
+    for label in ("must", "yours", "look"):
+        grid.add_row(label, Text(finding[label]))
+    console.print(grid)
 
 
 def _console(stream: TextIO | None) -> Any:
