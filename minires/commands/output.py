@@ -8,7 +8,8 @@ import sys
 from typing import Any
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
+def add_json(parser: argparse._ActionsContainer) -> None:
+    """The option `--json`, for a parser or a group of one."""
     parser.add_argument("--json", metavar="FILE", help="also write the result to FILE; `-` is standard output")
 
 

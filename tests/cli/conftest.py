@@ -18,10 +18,8 @@ def _environment(**extra):
 def _minires(*words, cwd=None, timeout=120, **extra):
     """`minires WORDS` as a process: returncode, stdout, stderr."""
     command = [sys.executable, "-m", "minires", *map(str, words)]
-    return subprocess.run(
-        command, cwd=cwd, env=_environment(**extra), capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
-        encoding="utf-8",
-    )  # fmt: skip
+    text = dict(text=True, encoding="utf-8", stdin=subprocess.DEVNULL)
+    return subprocess.run(command, cwd=cwd, env=_environment(**extra), capture_output=True, timeout=timeout, **text)
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ def test_a_part_of_the_package_loads_when_it_is_named():
 
 
 def test_a_misspelled_name_is_explained():
-    with pytest.raises(AttributeError, match="no 'layernrom'.*Did you mean 'layernorm'"):
+    with pytest.raises(AttributeError, match=r"no 'layernrom'.*Did you mean 'layernorm'"):
         minires.layernrom  # noqa: B018
 
 
