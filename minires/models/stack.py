@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minires.messages import ValueProblem
 from minires.nn import Context, Maker, Module, get_norm
 from minires.residual import Connection, Site, get_connection
 from minires.tensor import Tensor
@@ -20,6 +21,11 @@ class Stack(Module):
         self, sites: Sequence[Site], sublayers: Sequence[Module], d: int, connection: Any, norm: str, make: Maker
     ):
         self.connection: Connection = get_connection(connection)(sites, d, get_norm(norm), make)
+        if len(sites) % self.connection.arity:
+            raise ValueProblem(
+                f"{connection!r} joins {self.connection.arity} sublayers at once, so their number must be a multiple",
+                f"{len(sites)} sublayers", "Take an even number of blocks, or a rule that joins one at a time.",
+            )  # fmt: skip
         self.sublayers = list(sublayers)
         self.sites = list(sites)
 
@@ -37,6 +43,9 @@ class Stack(Module):
             stream = self.connection.step(stream, self.sites[k], *group)
             self._note(ctx, stream)
         return self.connection.close(stream)
+
+    def describe(self) -> str:
+        return f"{len(self.sites)} sublayers, one connection"
 
     def _note(self, ctx: Context, stream: Any) -> None:
         if ctx.trace is not None:
