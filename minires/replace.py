@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from minires.messages import GraphError, UnknownName
+from minires.messages import DtypeError, GraphError, UnknownName, shown
 from minires.tensor import OPS, Op
 
 
@@ -30,11 +30,26 @@ class _Counted:
         return np.array(result)
 
 
+def _callable(key: str, function: object) -> Callable:
+    if not callable(function):
+        raise DtypeError(f"{key} must be a function", shown(function), "Pass the function itself: no () behind its name.")
+    return function
+
+
 def _target(key: str) -> tuple[Op, str]:
     name, _, side = key.rpartition("_")
     if side not in ("forward", "backward") or name not in OPS:
         raise UnknownName("function to replace", key, [f"{n}_{s}" for n in OPS for s in ("forward", "backward")])
     return OPS[name], side
+
+
+def _containers(names: set[str]) -> list[Op]:
+    """The fused operations that contain one of `names`, directly or through another part."""
+    found, inside = [], set(names)
+    while new := [op for op in OPS.values() if op.name not in inside and inside.intersection(op.parts)]:
+        found += new
+        inside.update(op.name for op in new)
+    return found
 
 
 @contextmanager
@@ -45,21 +60,23 @@ def use(**replacements: Callable) -> Iterator[None]:
     gets the same arguments and returns the same values as the one it replaces (a backward returns a gradient or
     a tuple of gradients). Fused operations that contain the replaced one run from their parts instead.
 
-    Raises UnknownName for a key that names no function, and GraphError when the block ends although one of your
-    functions was never called.
+    Raises UnknownName for a key that names no function, DtypeError for something that cannot be called, and
+    GraphError when the block ends although one of your functions was never called.
     """
-    targets = [(*_target(key), _Counted(f, key.endswith("_backward"))) for key, f in replacements.items()]
-    before = [getattr(op, side) for op, side, _ in targets]
-    containers = [fused for op, _, _ in targets for fused in OPS.values() if op.name in fused.parts]
+    targets = [(*_target(key), _Counted(_callable(key, f), key.endswith("_backward"))) for key, f in replacements.items()]
+    before = [(getattr(op, side), op.detours) for op, side, _ in targets]
+    containers = _containers({op.name for op, _, _ in targets})
     for op, side, mine in targets:
         setattr(op, side, mine)
+        op.detours = 0  # an outer block may have sent this operation to its parts
     for fused in containers:
         fused.detours += 1
     try:
         yield
     finally:
-        for (op, side, _), original in zip(reversed(targets), reversed(before), strict=True):
+        for (op, side, _), (original, detours) in zip(reversed(targets), reversed(before), strict=True):
             setattr(op, side, original)
+            op.detours = detours
         for fused in containers:
             fused.detours -= 1
     unused = [f"{op.name}_{side}" for op, side, mine in targets if not mine.calls]

@@ -52,9 +52,9 @@ def gelu_tanh_backward(dy, saved):
 
 
 def gelu_tanh_composed(x):
-    from minires.ops import tanh
+    from minires.ops import add, tanh
 
-    return x * 0.5 * (tanh((x + x * x * x * _CUBIC) * _SQRT_2_OVER_PI) + 1)
+    return x * 0.5 * (tanh(add(x, x * x * x * _CUBIC) * _SQRT_2_OVER_PI) + 1)
 
 
 def silu_forward(x):
@@ -78,8 +78,8 @@ def silu_composed(x):
 relu = differentiable("relu", relu_forward, relu_backward)
 gelu = differentiable("gelu", gelu_forward, gelu_backward)
 gelu_tanh = differentiable(
-    "gelu_tanh", gelu_tanh_forward, gelu_tanh_backward, composed=gelu_tanh_composed, parts=("tanh",)
+    "gelu_tanh", gelu_tanh_forward, gelu_tanh_backward, composed=gelu_tanh_composed, parts=("tanh", "mul", "add")
 )
-silu = differentiable("silu", silu_forward, silu_backward, composed=silu_composed, parts=("sigmoid",))
+silu = differentiable("silu", silu_forward, silu_backward, composed=silu_composed, parts=("sigmoid", "mul"))
 
 ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}

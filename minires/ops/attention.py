@@ -109,7 +109,7 @@ attention = differentiable(
     attention_forward,
     attention_backward,
     composed=attention_composed,
-    parts=("matmul", "softmax", "dropout"),
+    parts=("matmul", "swapaxes", "mul", "add", "where", "softmax", "dropout"),
 )
 
 
@@ -165,5 +165,5 @@ self_attention = differentiable(
     self_attention_forward,
     self_attention_backward,
     composed=self_attention_composed,
-    parts=("attention", "matmul", "softmax", "dropout"),
+    parts=("attention", "reshape", "transpose", "getitem", "swapaxes"),
 )

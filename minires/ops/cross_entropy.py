@@ -6,7 +6,7 @@ import numpy as np
 
 from minires.messages import DtypeError, ShapeError, ValueProblem, shown
 from minires.ops.softmax import log_softmax_forward
-from minires.tensor import differentiable
+from minires.tensor import Tensor, differentiable
 
 IGNORE = -100
 
@@ -71,7 +71,7 @@ def cross_entropy_backward(dy, saved):
 def cross_entropy_composed(logits, targets, ignore_index=IGNORE, label_smoothing=0.0):
     from minires.ops import log_softmax
 
-    flat = np.asarray(getattr(targets, "data", targets)).reshape(-1)
+    flat = (targets.data if isinstance(targets, Tensor) else np.asarray(targets)).reshape(-1)
     logp = log_softmax(logits.reshape(-1, logits.shape[-1]))
     rows = np.flatnonzero(flat != ignore_index)
     loss = -logp[rows, flat[rows]].mean()
@@ -83,6 +83,6 @@ cross_entropy = differentiable(
     cross_entropy_forward,
     cross_entropy_backward,
     composed=cross_entropy_composed,
-    parts=("log_softmax", "softmax"),
+    parts=("log_softmax", "reshape", "getitem", "neg", "mean", "mul", "sub"),
     saves_inputs=False,
 )

@@ -48,7 +48,10 @@ def depth_sum_composed(weights, *sources):
     return y
 
 
-depth_sum = differentiable("depth_sum", depth_sum_forward, depth_sum_backward, composed=depth_sum_composed)
+depth_sum = differentiable(
+    "depth_sum", depth_sum_forward, depth_sum_backward, composed=depth_sum_composed,
+    parts=("getitem", "mul", "residual_add"),
+)  # fmt: skip
 
 
 def depth_attention_forward(query, gamma, *sources, eps=1e-5):
@@ -96,5 +99,5 @@ def depth_attention_composed(query, gamma, *sources, eps=1e-5):
 
 depth_attention = differentiable(
     "depth_attention", depth_attention_forward, depth_attention_backward, composed=depth_attention_composed,
-    parts=("softmax", "rmsnorm"),
+    parts=("softmax", "rmsnorm", "mul", "sum", "stack", "getitem", "residual_add"),
 )  # fmt: skip

@@ -36,9 +36,9 @@ def dyt_backward(dy, saved):
 
 
 def dyt_composed(x, alpha, gamma, beta):
-    from minires.ops import tanh
+    from minires.ops import add, tanh
 
-    return gamma * tanh(x * alpha) + beta
+    return add(gamma * tanh(x * alpha), beta)
 
 
-dyt = differentiable("dyt", dyt_forward, dyt_backward, composed=dyt_composed, parts=("tanh",))
+dyt = differentiable("dyt", dyt_forward, dyt_backward, composed=dyt_composed, parts=("tanh", "mul", "add"))

@@ -38,4 +38,4 @@ def ffn_composed(x, w1, b1, w2, b2, activation="gelu_tanh"):
     return linear(ACTIVATIONS[activation](linear(x, w1, b1)), w2, b2)
 
 
-ffn = differentiable("ffn", ffn_forward, ffn_backward, composed=ffn_composed, parts=("linear", "matmul", *ACTIVATIONS))
+ffn = differentiable("ffn", ffn_forward, ffn_backward, composed=ffn_composed, parts=("linear", *ACTIVATIONS))

@@ -91,7 +91,9 @@ def linear_backward(dy, saved):
 
 
 def linear_composed(x, w, b=None):
-    return matmul(x, w) if b is None else matmul(x, w) + b
+    from minires.ops import add
+
+    return matmul(x, w) if b is None else add(matmul(x, w), b)
 
 
-linear = differentiable("linear", linear_forward, linear_backward, composed=linear_composed, parts=("matmul",))
+linear = differentiable("linear", linear_forward, linear_backward, composed=linear_composed, parts=("matmul", "add"))

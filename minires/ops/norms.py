@@ -57,16 +57,21 @@ def layernorm_backward(dy, saved):
 
 
 def layernorm_composed(x, gamma=None, beta=None, eps=1e-5):
-    from minires.ops import sqrt
+    from minires.ops import add, sqrt
 
     centred = x - x.mean(axis=-1, keepdims=True)
     xhat = centred / sqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
     y = xhat if gamma is None else xhat * gamma
-    return y if beta is None else y + beta
+    return y if beta is None else add(y, beta)
 
 
 layernorm = differentiable(
-    "layernorm", layernorm_forward, layernorm_backward, composed=layernorm_composed, saves_output=True
+    "layernorm",
+    layernorm_forward,
+    layernorm_backward,
+    composed=layernorm_composed,
+    parts=("mean", "sub", "mul", "add", "sqrt", "div"),
+    saves_output=True,
 )
 
 
@@ -98,4 +103,11 @@ def rmsnorm_composed(x, gamma=None, eps=1e-5):
     return xhat if gamma is None else xhat * gamma
 
 
-rmsnorm = differentiable("rmsnorm", rmsnorm_forward, rmsnorm_backward, composed=rmsnorm_composed, saves_output=True)
+rmsnorm = differentiable(
+    "rmsnorm",
+    rmsnorm_forward,
+    rmsnorm_backward,
+    composed=rmsnorm_composed,
+    parts=("mean", "mul", "add", "sqrt", "div"),
+    saves_output=True,
+)

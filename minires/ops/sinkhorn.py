@@ -55,6 +55,7 @@ sinkhorn = differentiable(
     sinkhorn_forward,
     sinkhorn_backward,
     composed=sinkhorn_composed,
+    parts=("sub", "exp", "sum", "div"),
     saves_inputs=False,
     saves_output=True,
 )

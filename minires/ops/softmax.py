@@ -52,7 +52,7 @@ softmax = differentiable(
     softmax_forward,
     softmax_backward,
     composed=softmax_composed,
-    parts=("exp",),
+    parts=("sub", "exp", "sum", "where", "div"),
     saves_inputs=False,
     saves_output=True,
 )
@@ -90,7 +90,7 @@ log_softmax = differentiable(
     log_softmax_forward,
     log_softmax_backward,
     composed=log_softmax_composed,
-    parts=("exp", "log"),
+    parts=("sub", "exp", "sum", "where", "log"),
     saves_inputs=False,
     saves_output=True,
 )

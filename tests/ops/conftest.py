@@ -4,6 +4,6 @@ import os
 
 from hypothesis import settings
 
-settings.register_profile("steady", derandomize=True, deadline=None, database=None, print_blob=True, max_examples=25)
+settings.register_profile("steady", derandomize=True, deadline=None, database=None, print_blob=True, max_examples=12)
 settings.register_profile("search", deadline=None, database=None, print_blob=True, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
