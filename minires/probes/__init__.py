@@ -11,8 +11,12 @@ from minires.probes.gradient import (
     skip_path_product,
     state_gradients,
 )
+from minires.probes.graph import draw_graph
+from minires.probes.verdicts import Fault, Wiring
+from minires.probes.wiring import wiring, wiring_of
 
 __all__ = [
-    "Decomposition", "GradientFlow", "gradient_flow", "inverse_size_product", "layernorm_jacobian", "record",
-    "skip_branch_decomposition", "skip_path_product", "state_gradients",
+    "Decomposition", "Fault", "GradientFlow", "Wiring", "draw_graph", "gradient_flow", "inverse_size_product",
+    "layernorm_jacobian", "record", "skip_branch_decomposition", "skip_path_product", "state_gradients", "wiring",
+    "wiring_of",
 ]  # fmt: skip
