@@ -58,7 +58,8 @@ class DeepMLP(Module):
 
     def __init__(
         self, n_in: int, classes: int, d: int = 64, blocks: int = 8, *, connection: Any = "residual",
-        norm: str = "layernorm", init: Any = "he", activation: str = "relu", layers_per_block: int = 2, rng: Any = 0, dtype: Any = np.float32,
+        norm: str = "layernorm", init: Any = "he", activation: str = "relu", layers_per_block: int = 2,
+        rng: Any = 0, dtype: Any = np.float32,
     ):  # fmt: skip
         check_positive(n_in=n_in, classes=classes, d=d, blocks=blocks, layers_per_block=layers_per_block)
         make = Maker.of(rng, init, dtype, blocks)

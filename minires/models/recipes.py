@@ -19,6 +19,7 @@ from minires.models.transformer import DecoderLM
 from minires.nn import Extras, Init, Parameter, get_init
 from minires.nn.init import Gain, no_gain, residual_scaling
 from minires.nn.sublayers import NO_EXTRAS
+from minires.residual import get_connection
 from minires.residual.admin import Admin
 from minires.residual.deepnorm import deepnorm_gain
 
@@ -30,7 +31,7 @@ class Recipe:
     connection: a rule's name. norm: the class of its norms. gain(N): the factor on each weight by role, for N blocks.
     lr_scale(name, parameter, N): a factor on each parameter's learning rate. extras: optional pieces in the sublayers.
     calibrate(model, ids): runs once before training. init: the scheme if the recipe prescribes one, else the caller's.
-    adjust(model): a last change of the fresh weights.
+    adjust(model): a last change of the fresh weights. note: what it adds to its connection, in one line.
     """
 
     name: str
@@ -44,6 +45,12 @@ class Recipe:
     calibrate: Callable[[DecoderLM, np.ndarray], Any] | None = None
     adjust: Callable[[DecoderLM], None] | None = None
     note: str = ""
+
+    @property
+    def equation(self) -> str:
+        """The connection's rule, and what the recipe adds to it."""
+        rule = get_connection(self.connection).equation
+        return f"{rule}; {self.note}" if self.note else rule
 
     def initialiser(self, init: str | Init | None, blocks: int) -> Init:
         """The recipe's own scheme, or the caller's, with the recipe's gain on top."""
@@ -100,20 +107,23 @@ def sub_ln_gain_constants(encoder: int = 0, decoder: int = 0) -> dict[str, float
 
 
 def sub_ln_gain(blocks: int) -> Gain:
-    """√(ln 2N) for value, attention output and both FFN weights; at least 1 for one block."""
+    """√(ln 2N) for value, attention output and both FFN weights (0.83 for one block, 2.14 for 48)."""
     gain = sub_ln_gain_constants(decoder=blocks)["decoder"]
     return lambda role, sublayers: gain if role in ("value", "attn_out", "ffn_in", "ffn_out") else 1.0
 
 
 def t_fixup_gain(blocks: int) -> Gain:
-    """T-Fixup for one decoder-only stack: (9N)^-¼ on embeddings and on W_V, W_O, W_1, W_2.
+    """T-Fixup: 0.67 N^-¼ on W_V, W_O, W_1, W_2 and (9N)^-¼ on the embeddings, which start as N(0, 1/d).
 
-    Source: Huang et al. 2020 (ICML), the decoder's constants; embeddings start as N(0, 1/d).
+    These are the encoder's constants, derived for blocks of two sublayers, which is what our decoder-only blocks have;
+    T-Fixup's decoder, with a third sublayer for cross-attention, has (9M)^-¼ on the weights as well.
+    Source: Huang et al. 2020 (ICML), sections 3.2-3.3. Discrepancy: the released code multiplies W_V by √2 more, to
+    undo the gain 1/√2 with which fairseq draws it, and scales the decoder's embedding only if it is not shared.
     """
-    factor = (9 * blocks) ** -0.25
-    return lambda role, sublayers: (
-        factor if role in ("value", "attn_out", "ffn_in", "ffn_out", "embedding", "position") else 1.0
-    )
+    weights, tables = 0.67 * blocks**-0.25, (9 * blocks) ** -0.25
+    factors: dict[str, float] = dict.fromkeys(("value", "attn_out", "ffn_in", "ffn_out"), weights)
+    factors |= {"embedding": tables, "position": tables}
+    return lambda role, sublayers: factors.get(role, 1.0)
 
 
 def fixup_gain(blocks: int) -> Gain:
@@ -145,17 +155,18 @@ def admin_profile(model: DecoderLM, ids: np.ndarray) -> list[float]:
 
 
 def identity_value_path(model: DecoderLM) -> None:
-    """Start every sublayer near the identity: attention copies its input (W_V W_O = I), the FFN adds W_1 W_2 ≈ I."""
-    d = model.d
-    for attention, feed_forward in zip(model.stack.sublayers[::2], model.stack.sublayers[1::2], strict=True):
+    """Start every sublayer near the identity: attention averages what it looks at (W_V W_O = I), and the FFN returns
+    its input, act(x) - act(-x) = x, plus a tenth of the usual weights. Needs hidden ≥ 2d.
+    """
+    d, pair = model.d, np.concatenate([np.eye(model.d), -np.eye(model.d)])  # (2d, d)
+    sublayers: list[Any] = model.stack.sublayers
+    for attention, feed_forward in zip(sublayers[::2], sublayers[1::2], strict=True):
         attention.qkv_weight.data[:, 2 * d :] = np.eye(d)
         attention.out_weight.data[...] = np.eye(d)
-        feed_forward.in_weight.data[...] *= 0.1
-        feed_forward.in_weight.data[:, : 2 * d] = np.concatenate(
-            [np.eye(d), -np.eye(d)], axis=1
-        )  # x = act(x) - act(-x)
-        feed_forward.out_weight.data[...] *= 0.1
-        feed_forward.out_weight.data[: 2 * d] = np.concatenate([np.eye(d), -np.eye(d)], axis=0)
+        for weight in (feed_forward.in_weight, feed_forward.out_weight):
+            weight.data[...] *= 0.1
+        feed_forward.in_weight.data[:, : 2 * d] = pair.T
+        feed_forward.out_weight.data[: 2 * d] = pair
 
 
 # --------------------------------------------------------------------------------------------------- the recipes
@@ -182,54 +193,65 @@ def get_recipe(name: str | Recipe) -> Recipe:
     return RECIPES[name]
 
 
+_MOE = Extras(experts=4, top_k=2)
+_NORMFORMER = Extras(head_scale=True, attention_norm=True, inner_norm=True)
+_SUB_LN = Extras(head_norm=True, inner_norm=True)
+_VALUE = Extras(value_residual=True)
+
 for _recipe in (
-    Recipe("none", "none", "control"),
-    Recipe("plain", "plain", "He et al. 2015, arXiv:1512.03385, plain networks"),
+    Recipe("plain", "plain", "He et al. 2015, arXiv:1512.03385, the plain networks"),
+    Recipe("none", "none", "control: no residual, but a norm"),
     Recipe(
-        "none_identity",
-        "none",
-        "control; CLAIMS C06, C37",
-        adjust=identity_value_path,
-        note="no residual, identity start",
+        "none_identity", "none", "control: the route without a residual", adjust=identity_value_path,
+        note="weights start near the identity: W_V W_O = I, FFN(x) ≈ x",
     ),
     Recipe("residual", "residual", "He et al. 2015, arXiv:1512.03385"),
     Recipe("residual_inverse_sqrt_depth", "residual_inverse_sqrt_depth", "no norm, branches × 1/√K"),
     Recipe("highway", "highway", "Srivastava et al. 2015, arXiv:1505.00387"),
     Recipe("post_norm", "post_norm", "Vaswani et al. 2017, arXiv:1706.03762"),
     Recipe("pre_norm", "pre_norm", "Xiong et al. 2020, arXiv:2002.04745"),
-    Recipe("pre_norm_rms", "pre_norm", "Pre-Norm with RMSNorm, arXiv:1910.07467", norm="rmsnorm"),
-    Recipe("pre_norm_dyt", "pre_norm", "Pre-Norm with DyT, arXiv:2503.10622", norm="dyt"),
-    Recipe("pre_norm_gpt2", "pre_norm", "Radford et al. 2019: std 0.02, writers × 1/√K", init="gpt2", gain=scaled_gain),
+    Recipe("pre_norm_rms", "pre_norm", "arXiv:1910.07467", norm="rmsnorm", note="RMSNorm"),
+    Recipe("pre_norm_dyt", "pre_norm", "arXiv:2503.10622", norm="dyt", note="DyT: γ tanh(αx) + β in the place of LN"),
+    Recipe(
+        "pre_norm_gpt2", "pre_norm", "Radford et al. 2019", init="gpt2", gain=scaled_gain,
+        note="weights N(0, 0.02²), those that write to the stream × 1/√K",
+    ),
     Recipe("sandwich", "sandwich", "CogView, arXiv:2105.13290"),
     Recipe("peri_ln", "peri_ln", "arXiv:2502.02732"),
     Recipe("residual_dual", "residual_dual", "ResiDual, arXiv:2304.14802"),
-    Recipe("deepnorm", "deepnorm", "arXiv:2203.00555", init="xavier_normal", gain=deepnorm_gain),
+    Recipe(
+        "deepnorm", "deepnorm", "arXiv:2203.00555", init="xavier_normal", gain=deepnorm_gain,
+        note="W_V, W_O, W_1, W_2 × β = (8N)^-¼",
+    ),
     Recipe("admin", "admin", "arXiv:2004.08249", calibrate=admin_profile),
     Recipe("layerscale", "layerscale", "CaiT, arXiv:2103.17239"),
     Recipe("rezero", "rezero", "arXiv:2003.04887"),
     Recipe("skipinit", "skipinit", "arXiv:2002.10444"),
-    Recipe("fixup", "residual", "arXiv:1901.09321", init="he", gain=fixup_gain),
-    Recipe("t_fixup", "residual", "Huang et al. 2020", init="xavier", gain=t_fixup_gain),
-    Recipe("inverse_sqrt_depth", "inverse_sqrt_depth", "fixed 1/√K on the branch"),
-    Recipe("depth_mup", "inverse_sqrt_depth", "arXiv:2310.02244", lr_scale=depth_mup_lr),
+    Recipe("fixup", "fixup", "arXiv:1901.09321", init="he", gain=fixup_gain),
+    Recipe(
+        "t_fixup", "residual", "Huang et al. 2020 (ICML)", init="t_fixup", gain=t_fixup_gain,
+        note="W_V, W_O, W_1, W_2 × 0.67 N^-¼, embeddings (9N)^-¼ N(0, 1/d)",
+    ),
+    Recipe("inverse_sqrt_depth", "inverse_sqrt_depth", "a fixed 1/√K on the branch"),
+    Recipe(
+        "depth_mup", "inverse_sqrt_depth", "arXiv:2310.02244", lr_scale=depth_mup_lr,
+        note="Adam's learning rate × 1/√K in the stack",
+    ),
     Recipe("layernorm_scaling", "layernorm_scaling", "arXiv:2502.05795"),
     Recipe(
-        "normformer",
-        "pre_norm",
-        "arXiv:2110.09456",
-        extras=Extras(head_scale=True, inner_norm=True, attention_norm=True),
+        "normformer", "pre_norm", "arXiv:2110.09456", extras=_NORMFORMER,
+        note="gain per head, LN after attention, LN after the FFN's activation",
     ),
     Recipe(
-        "sub_ln",
-        "pre_norm",
-        "Magneto, arXiv:2210.06423",
-        init="xavier_normal",
-        gain=sub_ln_gain,
-        extras=Extras(inner_norm=True),
+        "sub_ln", "pre_norm", "Magneto, arXiv:2210.06423", init="xavier_normal", gain=sub_ln_gain, extras=_SUB_LN,
+        note="LN before every projection; W_V, W_O, W_1, W_2 × √(ln 2N)",
     ),
     Recipe("parallel", "parallel", "PaLM, arXiv:2204.02311"),
-    Recipe("moe", "pre_norm", "Mixtral, arXiv:2401.04088", norm="rmsnorm", extras=Extras(experts=4, top_k=2)),
-    Recipe("value_residual", "pre_norm", "arXiv:2410.17897", extras=Extras(value_residual=True)),
+    Recipe(
+        "moe", "pre_norm", "Mixtral, arXiv:2401.04088", norm="rmsnorm", extras=_MOE,
+        note="FFN(h) = Σ p_i SwiGLU_i(h) over the best 2 of 4 experts",
+    ),
+    Recipe("value_residual", "pre_norm", "arXiv:2410.17897", extras=_VALUE, note="V ← λ₁ V_first + λ₂ V in attention"),
     Recipe("hyper_connections", "hyper_connections", "arXiv:2409.19606, static"),
     Recipe("dynamic_hyper_connections", "dynamic_hyper_connections", "arXiv:2409.19606, dynamic"),
     Recipe("mhc", "mhc", "arXiv:2512.24880", norm="rmsnorm"),
@@ -238,5 +260,5 @@ for _recipe in (
     Recipe("block_attention_residuals", "block_attention_residuals", "arXiv:2603.15031, blocks", norm="rmsnorm"),
     Recipe("denseformer", "denseformer", "arXiv:2402.02622"),
     Recipe("laurel", "laurel", "arXiv:2411.07501"),
-):
+):  # fmt: skip
     add_recipe(_recipe)

@@ -37,8 +37,8 @@ def transformer_stack(make: Maker, d: int, heads: int, blocks: int, causal: bool
     extras: Extras = options.get("extras") or Extras()
     sites = transformer_sites(blocks)
     sublayers: list[Module] = []
-    for _ in range(blocks):
-        sublayers.append(MultiHeadAttention(d, heads, make, causal, dropout, extras=extras))
+    for b in range(blocks):
+        sublayers.append(MultiHeadAttention(d, heads, make, causal, dropout, extras=extras, first=b == 0))
         if extras.experts:
             sublayers.append(MixtureOfExperts(d, hidden, make, extras.experts, extras.top_k, extras.balance))
         else:
@@ -48,6 +48,8 @@ def transformer_stack(make: Maker, d: int, heads: int, blocks: int, causal: bool
 
 class _Transformer(Module):
     """What the decoder and the encoder share: token and position tables, dropout, the stack."""
+
+    head: Linear | None
 
     def __init__(
         self, vocab: int, d: int, heads: int, blocks: int, context: int, causal: bool, make: Maker, **options: Any
@@ -74,7 +76,14 @@ class _Transformer(Module):
         return self.tokens(ids) + self.positions[: ids.shape[1]]
 
     def describe(self) -> str:
-        return f"vocab {self.vocab}, d = {self.d}, context {self.context}"
+        tied = ", head tied to the tokens" if self.head is None else ""
+        return f"vocab {self.vocab}, d = {self.d}, context {self.context}{tied}"
+
+    def example(self, batch: int, length: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and targets of the right shapes, to measure with: ids (batch, length), every symbol in turn."""
+        length = self.context if length is None else length
+        ids = np.arange(batch * length).reshape(batch, length) % self.vocab
+        return ids, np.roll(ids, -1, axis=1)
 
 
 @remembers_settings
@@ -108,8 +117,13 @@ class DecoderLM(_Transformer):
         return self.head(y) if self.head is not None else y @ self.tokens.table.transpose()  # (B, T, vocab)
 
     def loss(self, ids: Any, targets: Any, ctx: Context | None = None) -> Tensor:
-        """Mean cross-entropy of the next token in nats; targets (B, T), -100 where nothing is asked."""
-        return ops.cross_entropy(self.forward(ids, ctx), targets)
+        """Mean cross-entropy of the next token in nats; targets (B, T), -100 where nothing is asked.
+
+        While training, a mixture of experts with a balance weight adds its load-balance loss.
+        """
+        ctx = ctx or Context()
+        loss = ops.cross_entropy(self.forward(ids, ctx), targets)
+        return loss + ctx.memo["balance_loss"] if "balance_loss" in ctx.memo else loss
 
 
 @remembers_settings

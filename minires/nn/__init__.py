@@ -8,5 +8,6 @@ from minires.nn.sublayers import Context, Extras, FeedForward, MultiHeadAttentio
 
 __all__ = [
     "INITS", "NORMS", "Context", "Dropout", "Embedding", "Extras", "FeedForward", "Init", "LayerNorm", "Linear",
-    "Maker", "MixtureOfExperts", "Module", "MultiHeadAttention", "Parameter", "RMSNorm", "SwiGLU", "get_init", "get_norm", "layernorm_jacobian",
+    "Maker", "MixtureOfExperts", "Module", "MultiHeadAttention", "Parameter", "RMSNorm", "SwiGLU", "get_init",
+    "get_norm", "layernorm_jacobian",
 ]  # fmt: skip

@@ -70,12 +70,12 @@ def residual_scaling(role: str, sublayers: int) -> float:
 
 @dataclass(frozen=True)
 class Init:
-    """A scheme and a gain. Embeddings and positions are normal with `embedding_std` instead."""
+    """A scheme and a gain. Embeddings and positions are normal with `embedding_std` instead; None means 1/√d."""
 
     name: str
     scheme: Scheme
     gain: Gain = no_gain
-    embedding_std: float = 0.02
+    embedding_std: float | None = 0.02
 
     def weight(self, rng: np.random.Generator, shape: tuple[int, int], role: str, sublayers: int) -> np.ndarray:
         """One (in, out) matrix for `role` in a network of `sublayers` sublayers; float64."""
@@ -83,7 +83,8 @@ class Init:
 
     def embedding(self, rng: np.random.Generator, shape: tuple[int, int], role: str, sublayers: int) -> np.ndarray:
         """One (rows, d) table; float64."""
-        return rng.standard_normal(shape) * self.embedding_std * self.gain(role, sublayers)
+        std = shape[1] ** -0.5 if self.embedding_std is None else self.embedding_std
+        return rng.standard_normal(shape) * std * self.gain(role, sublayers)
 
 
 INITS: dict[str, Init] = {
@@ -91,6 +92,7 @@ INITS: dict[str, Init] = {
     for init in (
         Init("xavier", xavier, embedding_std=1.0),
         Init("xavier_normal", xavier_normal, embedding_std=1.0),
+        Init("t_fixup", xavier, embedding_std=None),
         Init("he", he, embedding_std=1.0),
         Init("lecun", lecun, embedding_std=1.0),
         Init("gpt2", normal_002),

@@ -15,6 +15,8 @@ from minires.tensor import Tensor
 class SwiGLU(Module):
     """(silu(x W1) * (x W3)) W2; W1, W3: (d, hidden), W2: (hidden, d). Source: Shazeer 2020, arXiv:2002.05202."""
 
+    describes_own = True
+
     def __init__(self, d: int, hidden: int, make: Maker):
         self.gate_weight, self.in_weight = make.weight(d, hidden, "ffn_in"), make.weight(d, hidden, "ffn_in")
         self.out_weight = make.weight(hidden, d, "ffn_out")
@@ -32,8 +34,9 @@ class MixtureOfExperts(Module):
     The router: l = h W_g (d, experts), no bias; S: the k largest; the softmax runs over S only. Backward, per token:
     dp_i = ⟨dy, E_i⟩, dl_S = p (dp - Σ p dp), exactly 0 for experts that were not chosen, which also get no
     weight gradient from this token. The choice itself has no gradient (it jumps at ties).
-    balance: weight of the load-balance loss experts · Σ_i f_i P_i (f: share of tokens, P: mean router probability),
-    left in `ctx.memo["balance_loss"]` to be added to the loss.
+    J_f = Σ_S p_i J_{E_i} + Σ_S E_i (∂p_i/∂h); under Pre-Norm ∂x_{l+1}/∂x_l = I + J_f·J_norm.
+    balance: weight of the load-balance loss experts · Σ_i f_i P_i (f: share of the choices, P: mean router
+    probability; 1 when all are equal), left in `ctx.memo["balance_loss"]` while training; `DecoderLM.loss` adds it.
     Source: Mixtral, arXiv:2401.04088; the balance loss is that of arXiv:2101.03961.
     """
 
@@ -53,7 +56,7 @@ class MixtureOfExperts(Module):
         chosen = np.argsort(-logits.data, axis=-1, kind="stable")[:, : self.top_k]  # (M, k)
         rows = np.arange(len(chosen))[:, None]
         p = ops.softmax(logits[rows, chosen])  # (M, k)
-        if self.balance and ctx is not None:
+        if self.balance and self.training and ctx is not None:
             ctx.memo["balance_loss"] = ctx.memo.get("balance_loss", 0.0) + self._balance_loss(logits, chosen)
         y = ops.expand_dims(p, -1) * self._outputs(x, chosen)  # (M, k, d)
         return y.sum(axis=1).reshape(h.shape)

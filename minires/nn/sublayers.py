@@ -40,14 +40,16 @@ class Context:
 class Extras:
     """Optional pieces inside the sublayers, which some recipes need; all off by default.
 
-    head_scale: a gain per head before the output projection. inner_norm: a LayerNorm before the last projection
-    of each sublayer. attention_norm: a LayerNorm after attention's output projection. value_residual: later
-    attention sublayers mix in the first one's values. experts, top_k, balance: a mixture of experts as the FFN.
+    head_scale: a gain per head before attention's output projection. head_norm: a LayerNorm at the same place.
+    attention_norm: a LayerNorm after that projection. inner_norm: a LayerNorm between the FFN's activation and its
+    second projection. value_residual: later attention sublayers mix in the first one's values. experts, top_k,
+    balance: a mixture of experts as the FFN.
     """
 
     head_scale: bool = False
-    inner_norm: bool = False
+    head_norm: bool = False
     attention_norm: bool = False
+    inner_norm: bool = False
     value_residual: bool = False
     experts: int = 0
     top_k: int = 2
@@ -61,12 +63,15 @@ class MultiHeadAttention(Module):
     """Self-attention with several heads: one packed projection to q, k, v, attention, one projection out.
 
     qkv_weight: (d, 3d), columns [q | k | v]; out_weight: (d, d), the only one that writes to the stream.
+    first: with `extras.value_residual`, the sublayer whose values the later ones read.
     Raises ValueProblem if heads does not divide d.
     """
 
+    describes_own = True
+
     def __init__(
         self, d: int, heads: int, make: Maker, causal: bool = True, dropout: float = 0.0, bias: bool = True,
-        extras: Extras = NO_EXTRAS,
+        extras: Extras = NO_EXTRAS, first: bool = True,
     ):  # fmt: skip
         check_positive(d=d, heads=heads)
         if d % heads:
@@ -80,18 +85,16 @@ class MultiHeadAttention(Module):
         self.out_bias = make.zeros(d) if bias else None
         self.dropout = Dropout(dropout, make.rng)
         self.head_gains = make.ones(heads, kind="gate") if extras.head_scale else None
-        self.inner_norm = LayerNorm(d, make) if extras.inner_norm else None
+        self.head_norm = LayerNorm(d, make) if extras.head_norm else None
         self.output_norm = LayerNorm(d, make) if extras.attention_norm else None
-        half = np.full(2, 0.5, make.dtype)
-        self.value_weights = (
-            Parameter(half, "gate") if extras.value_residual else None
-        )  # λ of the first and of this one
+        self.lends_value = extras.value_residual and first
+        half = np.full(2, 0.5, make.dtype)  # λ of the first sublayer's values and of this one's
+        self.value_weights = Parameter(half, "gate") if extras.value_residual and not first else None
 
     def forward(self, h: Tensor, ctx: Context | None = None) -> Tensor:
         ctx = ctx or Context()
         qkv = ops.linear(h, self.qkv_weight, self.qkv_bias)  # (B, T, 3d)
-        if self.value_weights is not None:
-            qkv = self._with_first_value(qkv, ctx)
+        qkv = self._with_first_value(qkv, ctx)
         p = self.dropout.p if self.training else 0.0
         rng = ctx.rng or self.dropout.rng
         mixed = ops.self_attention(
@@ -102,12 +105,17 @@ class MultiHeadAttention(Module):
         return self.dropout(y if self.output_norm is None else self.output_norm(y), ctx.rng)
 
     def _with_first_value(self, qkv: Tensor, ctx: Context) -> Tensor:
-        """V ← λ_1 V_first + λ_2 V from the second attention sublayer on. Source: arXiv:2410.17897."""
+        """V ← λ_1 V_first + λ_2 V from the second attention sublayer on, λ = ½ at first.
+
+        Backward: dV_first += λ_1 dV, dV = λ_2 dV, dλ_1 = ⟨V_first, dV⟩. Source: arXiv:2410.17897. (One public note
+        says that V_first is detached; the paper's equation is not.)
+        """
         d = self.out_weight.shape[0]
-        value = qkv[..., 2 * d :]
-        if "first_value" not in ctx.memo:
-            ctx.memo["first_value"] = value
+        if self.lends_value:
+            ctx.memo["first_value"] = qkv[..., 2 * d :]
+        if self.value_weights is None:
             return qkv
+        value = qkv[..., 2 * d :]
         mixed = self.value_weights[0] * ctx.memo["first_value"] + self.value_weights[1] * value
         return ops.concatenate([qkv[..., : 2 * d], mixed], axis=-1)
 
@@ -116,7 +124,7 @@ class MultiHeadAttention(Module):
         if self.head_gains is not None:
             split = mixed.reshape(*mixed.shape[:-1], self.heads, -1)  # (B, T, heads, dh)
             mixed = (split * ops.expand_dims(self.head_gains, -1)).reshape(mixed.shape)
-        return mixed if self.inner_norm is None else self.inner_norm(mixed)
+        return mixed if self.head_norm is None else self.head_norm(mixed)
 
     def describe(self) -> str:
         d = self.out_weight.shape[0]
@@ -125,6 +133,8 @@ class MultiHeadAttention(Module):
 
 class FeedForward(Module):
     """act(h W1 + b1) W2 + b2 at every position; W1: (d, hidden), W2: (hidden, d), which writes to the stream."""
+
+    describes_own = True
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from minires.residual import (  # noqa: F401  each file registers its rules
     admin,
     deepnorm,
     dual,
+    fixup,
     highway,
     hyper,
     laurel,

@@ -24,33 +24,33 @@ class Admin(Connection):
         super().__init__(sites, d, norm, make)
         self.norms = [norm(d, make) for _ in sites]
         self.omegas = [make.ones(d, kind="gate") for _ in sites]
-        self.variance: list[float] | None = None  # while profiling: what has been added to the stream so far
+        self.profiled: list[float] | None = None  # while profiling: the variances found so far
 
     def step(self, stream, site, F):
         x = stream
-        if self.variance is not None:
-            return self._profiled(x, site, F)
+        if self.profiled is not None:
+            return self._profile_site(self.profiled, x, site, F)
         return self.norms[site.k](self.omegas[site.k] * x + F(x))
 
-    def _profiled(self, x: Tensor, site, F) -> Tensor:
-        if not self.variance:
-            self.variance.append(float(x.data.var()))
+    def _profile_site(self, variances: list[float], x: Tensor, site, F) -> Tensor:
+        if not variances:
+            variances.append(float(x.data.var()))
         omega = self.omegas[site.k]
-        omega.data[...] = 1.0 if site.k == 0 else np.sqrt(sum(self.variance))
+        omega.data[...] = 1.0 if site.k == 0 else np.sqrt(sum(variances))
         omega.changed()
         f = F(x)
-        self.variance.append(float(f.data.var()))
+        variances.append(float(f.data.var()))
         return self.norms[site.k](omega * x + f)
 
     def profile(self, run) -> list[float]:
         """Set every ω from one forward pass `run()`; returns [Var x_0, Var F_1, …, Var F_K] as measured."""
-        self.variance = []
+        variances = self.profiled = []
         try:
             with no_grad():
                 run()
-            return list(self.variance)
+            return variances
         finally:
-            self.variance = None
+            self.profiled = None
 
     def jacobian(self, stream, site, J_F, f):
         omega = self.omegas[site.k].data

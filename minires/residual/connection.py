@@ -97,9 +97,9 @@ def register(name: str) -> Callable[[Rule], Rule]:
     return add
 
 
-def get_connection(name: str | type[Connection]) -> type[Connection]:
-    """A rule by name; a class passes through. Raises UnknownName."""
-    if isinstance(name, type):
+def get_connection(name: str | Callable[..., Connection]) -> Callable[..., Connection]:
+    """A rule by name. A class passes through, and so does `partial(HyperConnections, n=2)`. Raises UnknownName."""
+    if callable(name):
         return name
     if name not in CONNECTIONS:
         raise UnknownName("residual connection", name, CONNECTIONS)

@@ -125,7 +125,8 @@ class MHCPermutations(MHC):
     """mHC with an exactly doubly stochastic mix: H_res = Σ_p softmax(logits)_p P_p over all n! permutations.
 
     By Birkhoff's theorem these are all doubly stochastic matrices; nothing is iterated. 24 logits for n = 4.
-    ∂X'/∂X as in mHC. Source: mHC-lite, arXiv:2601.05732.
+    ∂X'/∂X as in mHC, with ∂H_res/∂logits from one softmax. Initialisation: logit 0 for the identity, -8 for the others.
+    Source: mHC-lite, arXiv:2601.05732. Discrepancy: its code starts pre at σ(∓1), which is not Pre-Norm; ours is.
     """
 
     equation = "X ← H_res X + H_postᵀ F(LN(H_pre X)), H_res = Σ_p softmax_p P_p, y = LN_f(Σ X_n)"

@@ -17,10 +17,11 @@ class AttentionResiduals(Connection):
 
         h = Σ_i a_i v_i,  a = softmax_i(w_k · RMSNorm_k(v_i)),   and appends v_{k+1} = F(LN(h));
 
-    y = LN_f of one more such sum. w_k = 0 at first: h is the mean of all sources, and since the norm takes the factor
-    away, this is Pre-Norm up to eps. Per token ∂h/∂v_i = a_i [I + (v_i - h)(w·J_RMS(v_i))]: the +I has weight
-    a_i ≤ 1, and Σ a_i = 1, so ‖h‖ ≤ max ‖v_i‖. The state grows, so the Jacobian of a step is rectangular.
-    Source: Kimi, arXiv:2603.15031.
+    y = LN_f of one more such sum. Initialisation: w_k = 0, so h is the mean of all sources, and since the norm takes
+    the factor away, this is Pre-Norm up to eps. Per token ∂h/∂v_i = a_i [I + (v_i - h)(w·J_RMS(v_i))]: the +I has
+    weight a_i ≤ 1, and Σ a_i = 1, so ‖h‖ ≤ max ‖v_i‖. The state grows, so the Jacobian of a step is rectangular.
+    Source: Kimi, arXiv:2603.15031. Discrepancy: x-transformers' version has several heads, rotary positions and queries
+    computed from the stream; the paper has one fixed vector w per sublayer.
     """
 
     equation = "h = Σ_i softmax_i(w·RMS(v_i)) v_i, v_new = F(LN(h)), y = LN_f(h_K)"
@@ -75,7 +76,8 @@ class BlockAttentionResiduals(AttentionResiduals):
     """Attention Residuals over block sums: inside a block of S sublayers the outputs are added up plainly, b ← b + F.
 
     Sources: the embedding, the sums of the finished blocks, and the running sum. Memory for about 8 blocks instead of
-    K outputs. ∂(state)/∂(state) as in the full rule, with a +I of the running sum.
+    K outputs. ∂(state)/∂(state) as in the full rule, with a +I of the running sum. Initialisation: w = 0: the mean of
+    the sums, Pre-Norm up to eps. The embedding is a source of its own and is counted once.
     Source: arXiv:2603.15031, block variant.
     """
 
@@ -106,8 +108,8 @@ class DenseFormer(Connection):
         x ← Σ_j α_ij X_j,   X_0 = embedding, X_{i+1} = what block i returned;   α_i = (0, …, 0, 1) at first.
 
     The state is (x, X_0, X_1, …). Inside a block ∂x'/∂x = I + J_F·J_LN; at its end ∂x/∂X_j = α_ij I, and
-    the fresh output enters with α_{i,i+1}(I + J_F·J_LN). Starts as Pre-Norm exactly.
-    Source: Pagliardini et al. 2024, arXiv:2402.02622.
+    the fresh output enters with α_{i,i+1}(I + J_F·J_LN). Initialisation: α_i = (0, …, 0, 1): Pre-Norm exactly.
+    Source: Pagliardini et al. 2024, arXiv:2402.02622, eq. 2; without its options of dilation and period.
     """
 
     equation = "x ← x + F(LN(x)); after each block x ← Σ_j α_ij X_j, y = LN_f(x)"

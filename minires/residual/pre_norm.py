@@ -12,7 +12,8 @@ class PreNorm(Connection):
     """x_{l+1} = x_l + F(LN(x_l)); after the last sublayer y = LN_f(x_K).
 
     ∂x_{l+1}/∂x_l = I + J_F·J_LN(x_l). The +I stands alone: the skip path passes no norm.
-    The stream grows (variance about linear in l at initialisation), so it needs the final norm.
+    Initialisation: Xavier; the stream grows (its variance about linearly in l), so it needs the final norm, and
+    ‖J_F·J_LN‖ falls like 1/√l: later sublayers say less and less.
     Source: Xiong et al. 2020, arXiv:2002.04745; Radford et al. 2019 (GPT-2).
     """
 

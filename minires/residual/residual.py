@@ -12,7 +12,8 @@ class Residual(Connection):
     """x_{l+1} = x_l + F(x_l), no norm at all.
 
     ∂x_{l+1}/∂x_l = I + J_F. The +I is the derivative of the first x.
-    Without a norm the variance grows with every sublayer, so the branches must start small.
+    Initialisation: without a norm the variance grows with every sublayer (doubling where a branch keeps the size of
+    its input), so the branches must start small.
     Source: He et al. 2015, arXiv:1512.03385, eq. 1.
     """
 

@@ -62,9 +62,10 @@ class _Gated(Connection):
 class ReZero(_Gated):
     """x_{l+1} = x_l + α F(x_l), one trained α per block, 0 at first; no norm.
 
-    ∂x_{l+1}/∂x_l = I + α J_F: exactly I at the start. In the first step only α has a gradient, because
-    every other one is multiplied by α = 0. Source: Bachlechner et al. 2020, arXiv:2003.04887; as in the released
-    code, attention and feed-forward of a block share one α.
+    ∂x_{l+1}/∂x_l = I + α J_F: exactly I at the start. Initialisation: α = 0, so in the first step only α has a
+    gradient inside the stack, because every other one is multiplied by it.
+    Source: Bachlechner et al. 2020, arXiv:2003.04887, eq. 1; as in the released code, attention and feed-forward of a
+    block share one α.
     """
 
     equation = "x ← x + α F(x), α = 0 at first"
@@ -77,8 +78,8 @@ class ReZero(_Gated):
 class SkipInit(_Gated):
     """x_{l+1} = x_l + α_l F(x_l), one trained α per sublayer, 0 at first; no norm.
 
-    ∂x_{l+1}/∂x_l = I + α_l J_F. It replaces batch normalisation in residual networks.
-    Source: De & Smith 2020, arXiv:2002.10444 (α = 0, or at most 1/√L).
+    ∂x_{l+1}/∂x_l = I + α_l J_F. It replaces batch normalisation in residual networks. Initialisation: α = 0 (the
+    paper also allows up to 1/√L: `start=`). Source: De & Smith 2020, arXiv:2002.10444, section 4.
     """
 
     equation = "x ← x + α_l F(x), α_l = 0 at first"
@@ -88,8 +89,9 @@ class SkipInit(_Gated):
 class InverseSqrtDepth(PreNorm):
     """x_{l+1} = x_l + F(LN(x_l))/√K for K sublayers, a fixed number; y = LN_f(x_K).
 
-    ∂x_{l+1}/∂x_l = I + J_F·J_LN/√K: the product over all sublayers stays O(1).
-    Source: the scaling of Hanin & Nica and of depth-μP, arXiv:2310.02244.
+    ∂x_{l+1}/∂x_l = I + J_F·J_LN/√K: the product over all sublayers stays O(1). Initialisation: as in Pre-Norm.
+    Source: the branch multiplier of depth-μP, arXiv:2310.02244; the `depth_mup` recipe adds Adam's learning rate
+    × 1/√K. The authors show it optimal for blocks of one layer and name limits for deeper ones like a Transformer's.
     """
 
     equation = "x ← x + F(LN(x))/√K, y = LN_f(x)"
@@ -107,7 +109,8 @@ class InverseSqrtDepth(PreNorm):
 class ResidualInverseSqrtDepth(Connection):
     """x_{l+1} = x_l + F(x_l)/√K without a norm: the plain residual that stays finite at any depth.
 
-    ∂x_{l+1}/∂x_l = I + J_F/√K.
+    ∂x_{l+1}/∂x_l = I + J_F/√K: with J_F of size O(1) the product stays O(1). Initialisation: any that keeps variance.
+    Source: as for the rule above, without its norm.
     """
 
     equation = "x ← x + F(x)/√K"
@@ -125,7 +128,8 @@ class LayerNormScaling(PreNorm):
     """x_{l+1} = x_l + F(LN(x_l)/√b), b = 1, 2, … the block's number, the same for both sublayers; y = LN_f(x_K).
 
     ∂x_{l+1}/∂x_l = I + b^-½ J_F·J_LN. The deeper the block, the quieter what it reads.
-    Source: "The Curse of Depth", arXiv:2502.05795; its authors advise against GPT-2's scaled initialisation with it.
+    Initialisation: without GPT-2's 1/√K, which the authors advise against here.
+    Source: "The Curse of Depth", arXiv:2502.05795, eq. 8; the released code counts blocks from 0 and adds 1.
     """
 
     equation = "x ← x + F(LN(x)/√block), y = LN_f(x)"
