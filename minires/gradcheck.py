@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from minires.messages import DtypeError, Explained, GraphError
+from minires.messages import Explained, GraphError
 from minires.tensor import Tensor, arrays_in, no_grad
 
 _STEP = 1e-30
@@ -123,9 +123,9 @@ def check_pair(
     _unchanged("forward", names, inputs, before)
     kept = _bits(saved)
     gradients = _called(backward, dy, saved, names, inputs, before)
+    _require(_bits(saved) == kept, "backward must leave `saved` as it was", "changed arrays in saved", _COPY)
     again = _called(backward, dy.copy(), saved, names, inputs, before)
-    _same(_bits(saved) == kept, "backward must leave `saved` as it was", "changed arrays in saved")
-    _same(_bits(gradients) == _bits(again), "a second backward must give the same gradients", "other numbers")
+    _require(_bits(gradients) == _bits(again), "a second backward must give the same gradients", "others", _STATE)
     _check_memory(names, gradients, inputs, saved, dy)
 
     def value(*arrays):
@@ -159,8 +159,8 @@ def gradcheck(
     once = [None if g is None else g.copy() for g in gradients]
     y.backward(dy)
     doubled = all(np.array_equal(x.grad, 2 * g, equal_nan=True) for x, g in zip(tensors, once) if g is not None)
-    _same(doubled, "two backward calls must add up to exactly twice the gradient", "something else")
-    _same(_bits(dy) == _bits(upstream), "the upstream gradient must stay as it was", "a changed one")
+    _require(doubled, "two backward calls must add up to exactly twice the gradient", "something else", _STATE)
+    _require(_bits(dy) == _bits(upstream), "the upstream gradient must stay as it was", "a changed one", _COPY)
     _unchanged("f", names, arrays, before)
     _check_memory(names, gradients, arrays, None, dy)
 
@@ -187,47 +187,57 @@ def _compare(value, inputs, gradients, names, dy, method, tolerance):
 
 # ------------------------------------------------------------------------------------------------ the contract
 
+_COPY = "Somebody wrote into an array that others still need: work on a copy (dx = dy.copy()), or build a new array."
+_STATE = "Does the backward pass keep something between calls, or draw random numbers that belong to the forward pass?"
+
+
+def _require(holds: bool, must: str, given: object, hint: str) -> None:
+    if not holds:
+        raise GradientError(must, str(given), hint)
+
 
 def _called(backward, dy, saved, names, inputs, before):
     """The gradients as a tuple with one entry per input, after a look at what else the call did."""
-    upstream = dy.copy()
+    upstream = _bits(dy)
     gradients = backward(dy, saved)
     gradients = gradients if isinstance(gradients, tuple | list) else (gradients,)
-    _same(_bits(dy) == _bits(upstream), "backward must leave dy as it was", "a changed dy: work on a copy")
+    _require(_bits(dy) == upstream, "backward must leave dy as it was", "a changed dy", _COPY)
     _unchanged("backward", names, inputs, before)
-    if len(gradients) > len(inputs) and all(g is None for g in gradients[len(inputs) :]):
+    if all(g is None for g in gradients[len(inputs) :]):
         gradients = gradients[: len(inputs)]
-    _same(len(gradients) == len(inputs), f"backward must return {len(inputs)} gradients, one per input", len(gradients))
+    order = f"Return a tuple in the order of the inputs: {', '.join(names)}; None where there is no gradient."
+    _require(len(gradients) == len(inputs), f"backward must return {len(inputs)} gradients", len(gradients), order)
     for name, x, g in zip(names, inputs, gradients, strict=True):
-        if g is None or not _checked(x):
-            continue
-        _same(np.shape(g) == x.shape, f"the gradient of {name} must have its shape {x.shape}", np.shape(g))
-        _same(g.dtype == x.dtype, f"the gradient of {name} must keep its dtype {x.dtype}", g.dtype)
+        if g is not None and _checked(x):
+            _check_form(name, x, g)
     return tuple(gradients)
 
 
+def _check_form(name, x, g):
+    hint = "Is a sum over the batch missing, or one too many? A gradient has one entry for each entry of its input."
+    _require(np.shape(g) == x.shape, f"the gradient of {name} must have its shape {x.shape}", np.shape(g), hint)
+    dtype = getattr(g, "dtype", type(g))
+    hint = "np.zeros without a dtype, or an array of float64 constants, changes it: write np.zeros(x.shape, x.dtype)."
+    _require(dtype == x.dtype, f"the gradient of {name} must keep its dtype {x.dtype}", dtype, hint)
+
+
 def _check_memory(names, gradients, inputs, saved, dy):
-    """Gradients may be dy (or a view of it), nothing else that somebody owns."""
+    """Gradients may be dy (or a view of it), and nothing else that somebody owns."""
     mine = [(n, g) for n, g in zip(names, gradients) if isinstance(g, np.ndarray) and not np.may_share_memory(g, dy)]
     theirs = [(f"input {n}", x) for n, x in zip(names, inputs)] + [("saved", part) for part in arrays_in(saved)]
     for i, (name, g) in enumerate(mine):
         for other, array in [*((f"the gradient of {n}", h) for n, h in mine[:i]), *theirs]:
             shared = isinstance(array, np.ndarray) and np.may_share_memory(g, array)
-            _same(not shared, f"the gradient of {name} must have memory of its own", f"memory shared with {other}")
+            _require(not shared, f"the gradient of {name} must have memory of its own", f"memory of {other}", _COPY)
 
 
 def _unchanged(who, names, inputs, before):
     for name, x, bits in zip(names, inputs, before, strict=True):
-        _same(_bits(x) == bits, f"{who} must leave its inputs as they were", f"a changed {name}: work on a copy")
-
-
-def _same(holds, must, given):
-    if not holds:
-        raise GradientError(must, str(given), "An array that somebody else still needs was probably written to or returned.")
+        _require(_bits(x) == bits, f"{who} must leave its inputs as they were", f"a changed {name}", _COPY)
 
 
 def _bits(value):
-    return [(a.shape, a.dtype, a.tobytes()) for a in arrays_in(value)]
+    return [(a.shape, a.dtype, a.tobytes()) for a in map(np.asarray, arrays_in(value))]
 
 
 def _checked(x):
@@ -235,7 +245,7 @@ def _checked(x):
 
 
 def _float64(x):
-    x = np.asarray(x) if isinstance(x, float | list | np.floating) else x
+    x = np.asarray(x) if isinstance(x, list | np.floating) else x
     return x.astype(np.float64) if _checked(x) else x
 
 
@@ -253,16 +263,21 @@ def _names(function, count):
 
 
 def _mismatch(name, yours, right, error, limit, method):
-    worst = np.argsort(-np.nan_to_num(np.abs(yours - right), nan=np.inf), axis=None)[:5]
-    rows = [np.unravel_index(i, right.shape) for i in worst]
-    table = "\n".join(f"  {list(map(int, r))!s:>12}  {yours[r]:>14.6g}  {right[r]:>14.6g}" for r in rows)
     problem = GradientError(
         f"the gradient of {name} must equal the numerical derivative ({method}) to {limit:.0e}",
-        f"relative error {error:.2g}; the five worst entries:\n  {'index':>12}  {'yours':>14}  {'right':>14}\n{table}\n",
+        f"a relative error of {error:.2g}; the worst entries are\n{_worst_entries(yours, right)}\n",
         looks_like(yours, right),
     )
     problem.yours, problem.right = yours, right
     return problem
+
+
+def _worst_entries(yours, right, count=5):
+    """The entries with the largest errors, side by side."""
+    order = np.argsort(-np.nan_to_num(np.abs(yours - right), nan=np.inf), axis=None)[:count]
+    places = [np.unravel_index(i, right.shape) for i in order]
+    rows = [f"  {[int(i) for i in p]!s:>12}  {yours[p]:>14.6g}  {right[p]:>14.6g}" for p in places]
+    return "\n".join([f"  {'index':>12}  {'yours':>14}  {'right':>14}", *rows])
 
 
 def looks_like(yours: np.ndarray, right: np.ndarray) -> str:
@@ -270,24 +285,27 @@ def looks_like(yours: np.ndarray, right: np.ndarray) -> str:
     if np.isnan(yours).any():
         return "Yours has NaN: look for 0/0, inf - inf or the logarithm of a negative number."
     if not yours.any():
-        return "Yours is zero everywhere: is the gradient returned, and in the right place of the tuple?"
+        return "Yours is zero everywhere: is the gradient returned, and at its place in the tuple?"
     factor = float((yours * right).sum() / max((right * right).sum(), np.finfo(float).tiny))
     if _near(yours, factor * right):
-        return _factor_in_words(factor, right)
+        return _factor_in_words(factor, right.shape)
     if yours.ndim >= 2 and yours.shape[-1] == yours.shape[-2] and _near(np.swapaxes(yours, -1, -2), right):
         return "Yours is the transpose of the right one."
-    return "No simple pattern: derive each term again, and test with one term at a time."
+    return "No simple pattern. Derive it term by term, and check with one term at a time."
 
 
 def _near(a, b):
     return np.linalg.norm(a - b) <= 1e-5 * np.linalg.norm(b)
 
 
-def _factor_in_words(factor, right):
+def _factor_in_words(factor, shape):
     if abs(factor + 1) < 1e-5:
         return "Yours has the wrong sign."
-    for what, size in [("the number of rows", right.size // max(right.shape[-1:] or (1,))), ("the last axis", (right.shape[-1:] or (1,))[0])]:
-        for power, word in ((1, "too large by"), (-1, "too small by"), (0.5, "too large by √ of"), (-0.5, "too small by √ of")):
-            if size > 1 and abs(factor / size**power - 1) < 1e-5:
-                return f"Yours is {word} {what} ({size}): a mean in the place of a sum, or the other way round?"
-    return f"Yours is exactly {factor:.6g} times the right one."
+    for size in [n for n in shape if n > 1]:
+        if abs(factor / size - 1) < 1e-5:
+            return f"Yours is {size} times the right one, and an axis has {size} entries: a sum in the place of a mean?"
+        if abs(factor * size - 1) < 1e-5:
+            return f"Yours is 1/{size} of the right one, and an axis has {size} entries: a mean in the place of a sum?"
+        if abs(factor**2 / size - 1) < 1e-5 or abs(factor**2 * size - 1) < 1e-5:
+            return f"Yours is {factor:.6g} times the right one: a factor √{size}, and an axis has {size} entries."
+    return f"Yours is {factor:.6g} times the right one."

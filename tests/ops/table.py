@@ -68,7 +68,9 @@ def drawn(function):
 
     def case(draw):
         inputs, options = function(draw, Values(draw))
-        return tuple(np.asarray(x) if isinstance(x, np.generic) else x for x in inputs), options  # 0-d arrays stay arrays
+        return tuple(
+            np.asarray(x) if isinstance(x, np.generic) else x for x in inputs
+        ), options  # 0-d arrays stay arrays
 
     return st.composite(case)
 
@@ -225,7 +227,8 @@ def indexed(draw, v):
     masks = st.builds(lambda seed: np.random.default_rng(seed).random(shape) < 0.5, SEEDS)
     rows = st.lists(st.integers(-shape[0], shape[0] - 1), max_size=4)
     mixed = st.builds(lambda r: (..., np.array(r, int)[:, None]) if len(shape) == 1 else (np.array(r, int), None), rows)
-    return (v.normal(*shape),), {"index": draw(st.one_of(basic, several, masks, mixed, rows.map(lambda r: np.array(r, int))))}
+    index = st.one_of(basic, several, masks, mixed, rows.map(lambda r: np.array(r, int)))
+    return (v.normal(*shape),), {"index": draw(index)}
 
 
 @entry("concatenate")
@@ -233,7 +236,8 @@ def indexed(draw, v):
 def joined(draw, v):
     shape, sizes = draw(ROWS), draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
     axis = axes_of(draw, shape, False)
-    return tuple(v.normal(*(n if i == axis % len(shape) else s for i, s in enumerate(shape))) for n in sizes), {"axis": axis}
+    shapes = [[n if i == axis % len(shape) else s for i, s in enumerate(shape)] for n in sizes]
+    return tuple(v.normal(*s) for s in shapes), {"axis": axis}
 
 
 @entry("stack")
@@ -307,7 +311,8 @@ def heads(draw, v):
     q, k, w = draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=2, max_side=2)).input_shapes
     lead = np.broadcast_shapes(q, k)
     options = {"causal": draw(st.booleans()), "scale": draw(st.sampled_from([None, 0.3])), "rng": draw(SEEDS)}
-    options["mask"] = draw(st.sampled_from([None, v.mask(t, s), v.mask(*lead, t, s), v.mask(1, s), np.zeros((t, s), bool)]))
+    masks = [None, v.mask(t, s), v.mask(*lead, t, s), v.mask(1, s), np.zeros((t, s), bool)]
+    options["mask"] = draw(st.sampled_from(masks))
     options["bias"] = draw(st.sampled_from([None, v.normal(t, s)]))
     options["dropout_p"] = draw(st.sampled_from([0.0, 0.4]))
     return (v.normal(*q, t, dh), v.normal(*k, s, dh), v.normal(*w, s, dv)), options
@@ -317,7 +322,8 @@ def heads(draw, v):
 @drawn
 def packed_heads(draw, v):
     b, t, h, dh = draw(st.integers(0, 2)), draw(st.integers(0, 4)), draw(st.integers(1, 3)), draw(st.integers(0, 3))
-    options = {"heads": h, "causal": draw(st.booleans()), "rng": draw(SEEDS), "dropout_p": draw(st.sampled_from([0.0, 0.4]))}
+    options = {"heads": h, "causal": draw(st.booleans()), "rng": draw(SEEDS)}
+    options["dropout_p"] = draw(st.sampled_from([0.0, 0.4]))
     options["mask"] = draw(st.sampled_from([None, v.mask(t, t), v.mask(b, 1, 1, t), v.mask(b, h, t, t)]))
     return (v.normal(b, t, 3 * h * dh),), options
 
@@ -371,4 +377,5 @@ def logits_and_targets(draw, v):
     if np.all(targets == ignored):
         ignored = -1
         targets = np.maximum(targets, 0) % classes
-    return (v.normal(*shape, classes) * 3, targets), {"ignore_index": ignored, "label_smoothing": draw(st.sampled_from([0.0, 0.1]))}
+    options = {"ignore_index": ignored, "label_smoothing": draw(st.sampled_from([0.0, 0.1]))}
+    return (v.normal(*shape, classes) * 3, targets), options

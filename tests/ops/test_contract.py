@@ -25,7 +25,7 @@ NAMES = sorted(OPS)
 BOTH = [(name, backend) for name in NAMES for backend in (("numpy", "numba") if name in TWINS else ("numpy",))]
 every_op = pytest.mark.parametrize("name", NAMES)
 every_op_on_each_backend = pytest.mark.parametrize(("name", "backend"), BOTH, ids=["-".join(pair) for pair in BOTH])
-few = settings(max_examples=8)
+some, few = settings(max_examples=12), settings(max_examples=8)
 
 
 def test_every_operation_is_declared():
@@ -68,6 +68,7 @@ def telling(inputs):
 
 
 @every_op_on_each_backend
+@some
 @given(data=st.data())
 def test_pair(name, backend, data):
     """Right gradients for random upstream; nothing changed in place; nothing shared; shapes and dtypes kept."""
@@ -90,6 +91,7 @@ def in_float32(options_or_inputs):
 
 
 @every_op_on_each_backend
+@some
 @given(data=st.data())
 def test_float32_stays_float32(name, backend, data):
     """float32 in, float32 out, float32 gradients, near the float64 ones; dy in any memory layout."""
@@ -115,6 +117,7 @@ def present(gradients):
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if OPS[n].composed])
+@some
 @given(data=st.data())
 def test_manual_equals_composed(name, data):
     """The backward pass written by hand equals automatic differentiation of the same thing made of small parts."""
@@ -150,6 +153,7 @@ def operations_of(y):
 
 
 @every_op
+@some
 @given(data=st.data())
 def test_what_is_saved_is_watched(name, data):
     """`saved` may hold the inputs' or the result's memory only where the flags say so: they set the version check."""
