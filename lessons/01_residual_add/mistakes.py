@@ -215,7 +215,7 @@ MISTAKES = {
             "plus_one",
             "The skip adds the identity matrix; a branch alone contributes dy·J",
             "1 was added to every entry of J",
-            "The articles print “+1” for one number. For vectors it is I, and here the skip is the row that stays in place.",
+            "The articles print “+1” for one number. For vectors it is I; here the skip is the row that stays.",
         ),
         Mistake(
             "no_skip",

@@ -125,7 +125,12 @@ MISTAKES = {
             "it is the mean of x², so the row's mean counts as spread",
             "Square the centred x.",
         ),
-        Mistake("eps_outside_the_root", _EPS, "eps is added to the standard deviation, √σ² + eps", "Move eps inside np.sqrt(…)."),
+        Mistake(
+            "eps_outside_the_root",
+            _EPS,
+            "eps is added to the standard deviation, √σ² + eps",
+            "Move eps inside np.sqrt(…).",
+        ),
         Mistake("no_eps", _EPS, "eps is not used", "A row of equal numbers has σ² = 0. Without eps that is 0/0."),
         Mistake(
             "no_root",
@@ -139,7 +144,12 @@ MISTAKES = {
             "γ has no influence on y",
             "Multiply x̂ by gamma before adding beta.",
         ),
-        Mistake("beta_forgotten", "Each coordinate has its own offset: y = γ x̂ + β", "β has no influence on y", "Add beta at the end."),
+        Mistake(
+            "beta_forgotten",
+            "Each coordinate has its own offset: y = γ x̂ + β",
+            "β has no influence on y",
+            "Add beta at the end.",
+        ),
         Mistake(
             "gamma_times_beta",
             "β is added after the gain: y = γ x̂ + β",
@@ -252,7 +262,12 @@ MISTAKES = {
             "the factor r is missing",
             "If x is ten times larger, y is the same, so J must be ten times smaller.",
         ),
-        Mistake("gamma_forgotten", "γ_i scales output i, so row i of J", "γ has no influence on J", "jacobian = gamma[:, None] * …"),
+        Mistake(
+            "gamma_forgotten",
+            "γ_i scales output i, so row i of J",
+            "γ has no influence on J",
+            "jacobian = gamma[:, None] * …",
+        ),
         Mistake(
             "gamma_on_the_input_side",
             "γ_i scales output i, so row i of J (J[i, j] = ∂y_i/∂x_j)",
@@ -290,6 +305,8 @@ MISTAKES = {
             "the directions are right, their lengths are not",
             "Divide each by np.linalg.norm of it.",
         ),
-        Mistake("blind_swapped", "First the direction (1, …, 1), then x - μ", "the two are swapped", "Change their order."),
+        Mistake(
+            "blind_swapped", "First the direction (1, …, 1), then x - μ", "the two are swapped", "Change their order."
+        ),
     ],
 }

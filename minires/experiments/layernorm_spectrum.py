@@ -2,9 +2,10 @@
 
     J_LN = r (I - 11ᵀ/d - x̂x̂ᵀ/d) with γ = 1, r = 1/√(σ² + eps): eigenvalues 0, 0 and (d - 2 times) r
 
-In a Post-Norm layer x' = LN(x + F(x)) the norm divides by the size of the sum. If the stream has size 1 and the branch
-is an independent vector of size s, then r = 1/√(1 + s²). Along the skip alone L layers multiply a gradient by about
-(1 + s²)^(-L/2). The branch adds its own share: for independent zero-mean J_F of that size the two together give about 1.
+In a Post-Norm layer x' = LN(x + F(x)) the norm divides by the size of the sum. If the stream has size 1 and the
+branch is an independent vector of size s, then r = 1/√(1 + s²). Along the skip alone L layers multiply a gradient by
+about (1 + s²)^(-L/2). The branch adds its own share: for independent zero-mean J_F of that size the two together give
+about 1.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def run(
     """
     if min(d, layers, rows) < 1 or spectrum_d < 3 or not sizes or min(sizes) < 0:
         given = f"d={d}, layers={layers}, rows={rows}, spectrum_d={spectrum_d}, sizes={sizes}"
-        raise ValueProblem("d, layers and rows must be at least 1, spectrum_d at least 3, sizes 0 or more", given, "Try sizes=0.5,1.")
+        raise ValueProblem(
+            "d, layers and rows must be at least 1, spectrum_d at least 3, sizes 0 or more", given, "Try sizes=0.5,1."
+        )
     found = []
     for s in sizes:
         stack = post_norm_stack(s, layers, d, rows, np.random.default_rng([seed, 1]))
@@ -89,10 +92,10 @@ def caption(result: Result) -> str:
     s, rows = result.settings, result.data["rows"]
     each = "; ".join(f"s = {r['size']:g}: skip {r['skip_gain']:.2g}, all {r['total_gain']:.2f}" for r in rows)
     return (
-        f"Left: J_LN at one row (d = {s['spectrum_d']}, γ = 1) has two eigenvalues 0 and {s['spectrum_d'] - 2} equal ones, 1/σ: close "
-        f"to 1 only beside a small branch. Right: {s['layers']} Post-Norm sublayers (d = {s['d']}). Along the skip alone a gradient "
-        f"shrinks as the product of the 1/σ, about (1 + s²)^(-L/2). With the branches it keeps its size ({each}). "
-        f"So 1/σ < 1 alone does not make gradients vanish."
+        f"Left: J_LN at one row (d = {s['spectrum_d']}, γ = 1) has two eigenvalues 0 and {s['spectrum_d'] - 2} equal "
+        f"ones, 1/σ: close to 1 only beside a small branch. Right: {s['layers']} Post-Norm sublayers (d = {s['d']}). "
+        f"Along the skip alone a gradient shrinks as the product of the 1/σ, about (1 + s²)^(-L/2). With the branches "
+        f"it keeps its size ({each}). So 1/σ < 1 alone does not make gradients vanish."
     )
 
 
@@ -105,12 +108,16 @@ def draw(result: Result) -> Any:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.3))
     for colour, marker, found in zip(CYCLE, "osD^v<", result.data["studies"]):
         name, steps = f"s = {found['size']:g}", np.arange(result.settings["layers"] + 1)
-        left.plot(np.arange(1, len(found["eigenvalues"]) + 1), found["eigenvalues"], marker, ms=3, color=colour, label=name)
+        left.plot(
+            np.arange(1, len(found["eigenvalues"]) + 1), found["eigenvalues"], marker, ms=3, color=colour, label=name
+        )
         right.semilogy(steps, found["total"], color=colour, label=f"skip and branch, {name}")
         right.semilogy(steps, found["skip"], color=colour, ls="--", label=f"skip alone, {name}")
         right.semilogy(steps, found["law"] ** steps, color=colour, ls=":", lw=1)
     left.set(xlabel="eigenvalue number", ylabel="eigenvalue of J_LN", title="One LayerNorm", ylim=(-0.05, 1.15))
     left.legend(loc="lower right")
-    right.set(xlabel="Post-Norm sublayers passed", ylabel="size of the gradient (start = 1)", title="A stack (dotted: theory)")
+    right.set(
+        xlabel="Post-Norm sublayers passed", ylabel="size of the gradient (start = 1)", title="A stack (dotted: theory)"
+    )
     right.legend(loc="lower left")
     return figure

@@ -97,13 +97,13 @@ def caption(result: Result) -> str:
     """The claim in numbers."""
     layers, rows = result.settings["layers"], result.data["rows"]
     small, large = rows[0], rows[-1]
+    lengths = ", ".join(f"{row['mean_branches_on_a_path']:.1f} (τ = {row['tau']:g})" for row in rows)
     return (
-        f"{layers} layers, d = {result.settings['d']}, independent zero-mean branches of size τ. Left: with the skip the "
-        f"gradient is {small['gain_with_skip']:.2f} times its size at τ = {small['tau']:g}, without it {small['gain_without_skip']:.0e}. "
-        f"But +I alone does not keep it at 1: at τ = {large['tau']:g} it is {large['gain_with_skip']:.1e}, as (1 + τ²)^(L/2) says. "
-        f"Right: small branches mean short paths. An average path has {layers / 2:g} branches; those that carry the gradient have "
-        + ", ".join(f"{row['mean_branches_on_a_path']:.1f} (τ = {row['tau']:g})" for row in rows)
-        + "."
+        f"{layers} layers, d = {result.settings['d']}, independent zero-mean branches of size τ. Left: with the skip "
+        f"the gradient is {small['gain_with_skip']:.2f} times its size at τ = {small['tau']:g}, without it "
+        f"{small['gain_without_skip']:.0e}. But +I alone does not keep it at 1: at τ = {large['tau']:g} it is "
+        f"{large['gain_with_skip']:.1e}, as (1 + τ²)^(L/2) says. Right: small branches mean short paths. An average "
+        f"path has {layers / 2:g} branches; those that carry the gradient have {lengths}."
     )
 
 

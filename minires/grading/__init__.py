@@ -10,6 +10,7 @@ from minires.grading.report import print_grade, print_grades
 from minires.grading.runner import STATUSES, Grade, grade
 
 __all__ = [
-    "STATUSES", "Answer", "Case", "Copied", "Course", "Diagnosed", "Exercise", "Finding", "Grade", "LearnerError", "Lesson", "Mistake",
-    "NotAttempted", "Progress", "find_course", "grade", "grades", "init_course", "print_grade", "print_grades", "shipped",
+    "STATUSES", "Answer", "Case", "Copied", "Course", "Diagnosed", "Exercise", "Finding", "Grade",
+    "LearnerError", "Lesson", "Mistake", "NotAttempted", "Progress", "find_course", "grade", "grades",
+    "init_course", "print_grade", "print_grades", "shipped",
 ]  # fmt: skip

@@ -82,7 +82,7 @@ class Answer:
 
         right = losses(build, steps)
         try:
-            yours = losses(build, steps, **{self.exercise.function: self.function})
+            yours = losses(build, steps, {self.exercise.function: self.function})
         except (Exception, SystemExit) as error:
             raise explained(error, self.file) from None
         if abs(yours[-1] - right[-1]) > 1e-6 * abs(right[-1]):
@@ -107,12 +107,16 @@ def _load(file: Path) -> ModuleType:
         return load_module(file)
     except FileNotFoundError:
         raise LearnerError(
-            "the exercise file must be there", f"no {file.name} in {file.parent}", "`minires init` puts a missing one back."
+            "the exercise file must be there",
+            f"no {file.name} in {file.parent}",
+            "`minires init` puts a missing one back.",
         ) from None
     except SyntaxError as error:
         line = (error.text or "").strip()
         raise LearnerError(
-            f"{file.name} must be valid Python", f"{error.msg} at line {error.lineno}: {line}", "Look for a bracket, a colon or a quote."
+            f"{file.name} must be valid Python",
+            f"{error.msg} at line {error.lineno}: {line}",
+            "Look for a bracket, a colon or a quote.",
         ) from None
     except (Exception, SystemExit) as error:
         raise explained(error, file) from None

@@ -62,7 +62,9 @@ def _again(function: Callable, args: tuple, names: Sequence[str], first: Outcome
     second = Outcome()
     with contextlib.redirect_stdout(io.StringIO()):
         _unpack(function(*args), names, second)
-    return first.values.keys() == second.values.keys() and all(same(first.values[n], second.values[n]) for n in first.values)
+    return first.values.keys() == second.values.keys() and all(
+        same(first.values[n], second.values[n]) for n in first.values
+    )
 
 
 def _unpack(result: Any, names: Sequence[str], outcome: Outcome) -> None:
@@ -121,7 +123,10 @@ def distance(yours: Any, right: Any) -> float:
     """‖yours - right‖ / ‖right‖; infinite unless NaN and infinity stand in the same places."""
     a, b = np.asarray(yours, float), np.asarray(right, float)
     finite = np.isfinite(b)
-    if not np.array_equal(np.where(finite, 0, a), np.where(finite, 0, b), equal_nan=True) or not np.isfinite(a[finite]).all():
+    if (
+        not np.array_equal(np.where(finite, 0, a), np.where(finite, 0, b), equal_nan=True)
+        or not np.isfinite(a[finite]).all()
+    ):
         return np.inf
     error = np.linalg.norm(a[finite] - b[finite])
     return float(error / max(np.linalg.norm(b[finite]), 1e-6 * max(np.sqrt(b.size), 1.0)))

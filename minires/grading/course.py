@@ -168,4 +168,6 @@ def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_bytes(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FileProblem("lesson.toml must be TOML", f"{str(path)!r}: {error}", "Compare it with the shipped lessons.") from None
+        raise FileProblem(
+            "lesson.toml must be TOML", f"{str(path)!r}: {error}", "Compare it with the shipped lessons."
+        ) from None

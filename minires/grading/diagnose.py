@@ -125,10 +125,22 @@ class Trial:
         yours, right = self.yours[i].values.get(name), self.right[i].values.get(name)
         must = f"{name} must equal the right values for {self.cases[i]}"
         if not isinstance(right, np.ndarray) or not is_numeric(yours):
-            return Finding(name, "wrong_type", must, f"{_shortly(yours)} instead of {_shortly(right)}", "Compare with the docstring.")
+            return Finding(
+                name,
+                "wrong_type",
+                must,
+                f"{_shortly(yours)} instead of {_shortly(right)}",
+                "Compare with the docstring.",
+            )
         yours = np.asarray(yours)
         if yours.shape != right.shape:
-            return Finding(name, "wrong_shape", f"{name} must have the shape {right.shape}", f"shape {yours.shape}", shape_hint(yours, right))
+            return Finding(
+                name,
+                "wrong_shape",
+                f"{name} must have the shape {right.shape}",
+                f"shape {yours.shape}",
+                shape_hint(yours, right),
+            )
         return Finding(name, "unknown", must, side_by_side(yours, right), looks_like(yours, right))
 
     # -- everything else
@@ -138,19 +150,35 @@ class Trial:
             if o.structure or (not o.error and o.values.keys() != r.values.keys()):
                 look = "Look at the return line. A missing return gives None."
                 given = o.structure or ", ".join(o.values)
-                return Finding("return", "wrong_return", f"return {', '.join(r.values)}, in this order", f"{given} for {case}", look)
+                return Finding(
+                    "return",
+                    "wrong_return",
+                    f"return {', '.join(r.values)}, in this order",
+                    f"{given} for {case}",
+                    look,
+                )
         return None
 
     def _conduct(self) -> Iterable[Finding]:
         """Right numbers from a function that does something it should not."""
-        for case, y, r in zip(self.cases, self.yours, self.right, strict=True):
+        for y, r in zip(self.yours, self.right, strict=True):
             if y.changed:
                 which = f"argument {y.changed[0]} was written to"
-                look = "An in-place operation (x -= …, x[...] = …, out=x) writes into the caller's array: make a new one."
-                yield Finding("arguments", "changed_argument", "every argument must stay as it was, bit for bit", which, look)
+                look = (
+                    "An in-place operation (x -= …, x[...] = …, out=x) writes into the caller's array: make a new one."
+                )
+                yield Finding(
+                    "arguments", "changed_argument", "every argument must stay as it was, bit for bit", which, look
+                )
             elif not y.repeats:
                 look = "Something is kept between calls: a global, a default argument, a counter."
-                yield Finding("calls", "not_repeatable", "the same arguments must give the same result twice", "another result", look)
+                yield Finding(
+                    "calls",
+                    "not_repeatable",
+                    "the same arguments must give the same result twice",
+                    "another result",
+                    look,
+                )
             extra = [pair for pair in y.shared if pair not in r.shared]
             if extra:
                 given = f"{extra[0][0]} shares memory with {extra[0][1]}"
@@ -194,7 +222,9 @@ def shape_hint(yours: np.ndarray, right: np.ndarray) -> str:
     if yours.shape == right.shape[::-1]:
         return "It is the transpose: swap the two axes, or the two sides of the product."
     if yours.ndim > right.ndim and yours.shape[yours.ndim - right.ndim :] == right.shape:
-        return "Axes are left over in front: sum over them (every row used the same parameter, so their gradients add up)."
+        return (
+            "Axes are left over in front: sum over them (every row used the same parameter, so their gradients add up)."
+        )
     if yours.size == right.size:
         return "The number of entries is right: an axis of length 1 too many or too few, or a missing reshape."
     return "Write the shape behind every line and find the first line that differs."

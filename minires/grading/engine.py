@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 import minires
 
+Build = Callable[[], tuple[Any, Callable]]  # → a model, and its loss as a function without arguments
 
-def losses(build: Callable[[], tuple[Any, Callable]], steps: int, rate: float = 0.1, **replacements: Callable) -> list[float]:
-    """Plain gradient descent from the same start; the loss before each step and after the last."""
-    model, loss_of = build()
+
+def losses(build: Build, steps: int, replacements: Mapping[str, Callable] | None = None) -> list[float]:
+    """Plain gradient descent from the same start; the loss before each step and after the last.
+
+    replacements: what `minires.use` puts into the engine meanwhile.
+    """
+    with minires.backend("numpy"):  # so small a model does not pay for loading the kernels
+        if not replacements:
+            return _descend(*build(), steps)
+        with minires.use(**replacements):
+            return _descend(*build(), steps)
+
+
+def _descend(model: Any, loss_of: Callable, steps: int, rate: float = 0.1) -> list[float]:
     curve = []
-    if not replacements:
-        return _descend(model, loss_of, steps, rate, curve)
-    with minires.use(**replacements):
-        return _descend(model, loss_of, steps, rate, curve)
-
-
-def _descend(model: Any, loss_of: Callable, steps: int, rate: float, curve: list[float]) -> list[float]:
     for _ in range(steps):
         loss = loss_of()
         curve.append(loss.item())

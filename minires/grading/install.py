@@ -41,11 +41,15 @@ class Copied:
     notice: str = ""
 
     def __str__(self) -> str:
-        lines = [f"The course is in {self.folder}: {len(self.written)} files written, {len(self.unchanged)} already up to date."]
+        lines = [
+            f"The course is in {self.folder}: {len(self.written)} files written, {len(self.unchanged)} up to date."
+        ]
         lines += [f"Kept as you left it: {name}" for name in self.kept]
         lines += [f"Renewed: {name}; your version is now {backup}" for name, backup in self.backups.items()]
         if self.kept:
-            lines.append("To get these in their original form, run init again with --force; yours are kept beside them.")
+            lines.append(
+                "To get these in their original form, run init again with --force; yours are kept beside them."
+            )
         return "\n".join([*lines, self.notice] if self.notice else lines)
 
 

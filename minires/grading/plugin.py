@@ -65,7 +65,10 @@ def verdict(error: BaseException | None, text: str = "") -> dict[str, Any]:
     if isinstance(error, LearnerError):
         return {"status": "error", "findings": [_code(error)]}
     fault = "a grader must reach a verdict"
-    return {"status": "error", "findings": [_finding("grader", "grader_fault", fault, text, "This is a fault of minires, not yours.")]}
+    return {
+        "status": "error",
+        "findings": [_finding("grader", "grader_fault", fault, text, "This is a fault of minires, not yours.")],
+    }
 
 
 def _code(error: LearnerError) -> dict[str, str]:

@@ -46,7 +46,9 @@ class Progress:
         except (ValueError, KeyError, TypeError) as error:
             aside = _free_name(path.with_suffix(".broken.json"))
             os.replace(path, aside)
-            return cls(notice=f"{path.name} could not be read ({error}). It is kept as {aside.name}; progress starts anew.")
+            return cls(
+                notice=f"{path.name} could not be read ({error}). It is kept as {aside.name}; progress starts anew."
+            )
 
     def write(self, path: Path) -> None:
         body = dict(version=VERSION, exercises=self.exercises, files=self.files)

@@ -104,7 +104,9 @@ def _run(command: list[str], limit: float, folder: Path) -> tuple[int | None, st
     """Exit code (None if the time was up) and everything printed."""
     package = str(Path(minires.__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
-    quiet = dict(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="", PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
+    quiet = dict(
+        PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="", PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1"
+    )
     child = subprocess.Popen(
         command, cwd=folder, env={**os.environ, **quiet, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}, text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
@@ -131,7 +133,10 @@ def _no_verdict(code: int | None, limit: float, output: str) -> dict[str, Any]:
     if code is None:
         given, look = f"it was still running after {limit:g} s and was stopped", "Look for a loop that never ends."
     else:
-        given, look = f"its process ended early, with exit code {code}", "Something below Python crashed, or os._exit was called."
+        given, look = (
+            f"its process ended early, with exit code {code}",
+            "Something below Python crashed, or os._exit was called.",
+        )
     must = f"an answer must be there within {limit:g} s"
     finding = dict(where="time", mistake="time_limit" if code is None else "crash", must=must, yours=given, look=look)
     return {"status": "error", "findings": [finding]}

@@ -18,7 +18,9 @@ def exercise_file(lesson: Lesson) -> str:
     wanted = {e.function: e.id for e in lesson.exercises}
     text = stub_out(read_bytes(lesson.home / "solution.py").decode(), wanted)
     ids = "\n".join(f"    minires grade {e.id:<32} # {e.title}" for e in lesson.exercises)
-    return text.replace(ast.get_docstring(ast.parse(text), clean=False) or "", _HEAD.format(title=lesson.title, ids=ids), 1)
+    return text.replace(
+        ast.get_docstring(ast.parse(text), clean=False) or "", _HEAD.format(title=lesson.title, ids=ids), 1
+    )
 
 
 _HEAD = """Exercises of the lesson: {title}.

@@ -33,7 +33,11 @@ def test_block_backward(answer):
             Case(_block(10, (6,), 3, 7)),
             Case(_block(20, (2, 3), 4, 4), *several),
             Case(_block(30, (2, 3), 4, 6), *several),
-            Case(_block(40, (), 4, 6), "a single vector x of shape (d,)", "A vector is one row: reshape(-1, n) covers it."),
+            Case(
+                _block(40, (), 4, 6),
+                "a single vector x of shape (d,)",
+                "A vector is one row: reshape(-1, n) covers it.",
+            ),
             Case(_block(50, (5,), 4, 8, np.float32), "float32 arrays", "Keep the dtype of dy."),
         ]
     )
@@ -50,7 +54,9 @@ def test_paths(answer):
         [
             Case(_stack(0, 3, 4)),
             Case(_stack(20, 6, 5)),
-            Case(_stack(40, 40, 6), "40 layers", "2^40 paths are too many to walk one by one: keep L + 1 sums instead."),
+            Case(
+                _stack(40, 40, 6), "40 layers", "2^40 paths are too many to walk one by one: keep L + 1 sums instead."
+            ),
             Case(_stack(90, 0, 4), "no layers at all", "Then the only path is the skip: one row, dy."),
             Case(_stack(99, 4, 3, np.float32), "float32 arrays", "Create your array with dtype=dy.dtype."),
         ]

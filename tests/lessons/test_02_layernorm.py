@@ -31,7 +31,11 @@ def test_forward(answer):
             Case(_forward(10, 2, 3, 4)),
             Case(_forward(20, 7, eps=0.05)),
             Case(_forward(30, 3, 8, eps=1e-5, shift=1e6), offset, two_passes),
-            Case((np.full((2, 4), 3.0), gamma[:4], beta[:4], 1e-5), "rows of equal numbers", "There σ² = 0: eps keeps it finite."),
+            Case(
+                (np.full((2, 4), 3.0), gamma[:4], beta[:4], 1e-5),
+                "rows of equal numbers",
+                "There σ² = 0: eps keeps it finite.",
+            ),
             Case((x, None, beta, eps), *NO_GAMMA),
             Case((x, gamma, None, eps), *NO_BETA),
             Case((x, None, None, eps), "neither gamma nor beta", "Then y is x̂ (as an array of its own)."),
@@ -79,6 +83,10 @@ def test_jacobian(answer):
             Case(_row(10, 8, 1e-5)),
             Case(_row(20, 64, 0.1)),
             Case(_row(30, 3, 0.0), "eps = 0", "Nothing special should happen here."),
-            Case(_row(40, 6, 0.3, np.float32), "float32 arrays", "np.eye and np.ones make float64 unless you say dtype=x.dtype."),
+            Case(
+                _row(40, 6, 0.3, np.float32),
+                "float32 arrays",
+                "np.eye and np.ones make float64 unless you say dtype=x.dtype.",
+            ),
         ]
     )
