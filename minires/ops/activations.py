@@ -24,6 +24,7 @@ def relu_backward(dy, x):
     return np.where(np.isnan(x), x, np.where(x > 0, dy, dy.dtype.type(0)))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def gelu_forward(x):
     """y = x Φ(x) with Φ(x) = (1 + erf(x/√2)) / 2, the normal distribution function. saved = x.
 
@@ -38,6 +39,7 @@ def gelu_backward(dy, x):
     return dy * (normal_cdf(x) + x * density)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def gelu_tanh_forward(x):
     """y = x (1 + tanh u) / 2 with u = √(2/π) (x + 0.044715 x³): GPT-2's approximation of GELU. saved = (x, tanh u)."""
     t = np.tanh(_SQRT_2_OVER_PI * (x + _CUBIC * x * x * x))
@@ -57,6 +59,7 @@ def gelu_tanh_composed(x):
     return x * 0.5 * (tanh(add(x, x * x * x * _CUBIC) * _SQRT_2_OVER_PI) + 1)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def silu_forward(x):
     """y = x σ(x) with σ(x) = 1/(1 + e^-x). saved = (x, σ(x))."""
     s, _ = sigmoid_forward(x)

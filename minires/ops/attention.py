@@ -47,6 +47,7 @@ def _allowed(scores_shape, mask, causal):
     return mask if allowed is None else allowed & mask
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def attention_forward(q, k, v, mask=None, causal=False, scale=None, bias=None, dropout_p=0.0, rng=None):
     """y = P v with P = softmax(scale · q kᵀ + bias) over the keys.
 

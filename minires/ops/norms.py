@@ -20,6 +20,7 @@ def _check_width(x, gamma, beta=None):
     )
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def layernorm_forward(x, gamma=None, beta=None, eps=1e-5):
     """y = γ x̂ + β with x̂ = (x - μ) r, r = (σ² + eps)^-½, over the last axis.
 
@@ -75,6 +76,7 @@ layernorm = differentiable(
 )
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def rmsnorm_forward(x, gamma=None, eps=1e-5):
     """y = γ x r with r = (mean x² + eps)^-½ over the last axis: LayerNorm without the mean.
 
