@@ -22,6 +22,7 @@ from typing import Any
 import minires
 from minires.grading.course import Course, Exercise, find_course
 from minires.grading.progress import Progress
+from minires.messages import FileProblem
 
 STATUSES = ("passed", "failed", "not attempted", "error")
 
@@ -56,19 +57,41 @@ def grade(
     seconds: time limit per exercise instead of the exercise's own. on_grade: called with each grade as it comes.
     The result is remembered in lessons/progress.json, except for solutions.
 
-    Raises UnknownName for an id that does not exist, FileProblem for a folder without a course.
+    Raises UnknownName for an id that does not exist, FileProblem for a folder without a course of the learner's.
     """
     course = course or Course(course_dir or find_course())
-    grades = []
-    for exercise in course.select(ids):
-        file = exercise.home / "solution.py" if solutions else exercise.answer
-        result = grade_file(exercise, file, course, seconds)
-        grades.append(result)
-        if on_grade:
-            on_grade(result)
     if not solutions:
-        Progress.update(course.progress_file, grades)
+        _refuse_package(course)
+    grades: list[Grade] = []
+    try:
+        for exercise in course.select(ids):
+            file = exercise.home / "solution.py" if solutions else exercise.answer
+            grades.append(grade_file(exercise, file, course, seconds))
+            if on_grade:
+                on_grade(grades[-1])
+    finally:  # after Ctrl-C, too
+        if grades and not solutions:
+            _remember(course, grades)
     return grades
+
+
+def _refuse_package(course: Course) -> None:
+    if course.root.is_relative_to(Path(minires.__file__).resolve().parent):
+        raise FileProblem(
+            "grading needs a course of your own, with your exercise files",
+            f"the folder {str(Path.cwd())!r}, where neither it nor a folder above it holds one",
+            "Make one with `minires init course`, or go to yours. `--solutions` works anywhere.",
+        )
+
+
+def _remember(course: Course, grades: list[Grade]) -> None:
+    """A progress file that cannot be read or written is said, and costs nobody their grades."""
+    try:
+        notice = Progress.update(course.progress_file, grades).notice
+    except FileProblem as problem:
+        notice = f"Progress was not kept: {problem}"
+    if notice:
+        print(notice, file=sys.stderr)
 
 
 def grade_file(exercise: Exercise, file: Path, course: Course, seconds: float | None = None) -> Grade:

@@ -246,7 +246,17 @@ def test_a_broken_progress_file_is_kept_aside_and_said(course, content):
     assert (course / "lessons" / "progress.broken.json").read_bytes() == content
     path.write_bytes(content)
     assert "progress.broken-1.json" in str(init_course(course))
+
+
+def test_a_progress_file_that_cannot_be_kept_costs_no_grades(course, capsys):
+    path = course / "lessons" / "progress.json"
+    path.write_bytes(b"{")
     assert grade([ADD], course)[0].status == "not attempted"
+    assert "progress.broken.json" in capsys.readouterr().err
+    path.unlink()
+    path.mkdir()
+    assert grade([ADD], course)[0].status == "not attempted"
+    assert "Progress was not kept" in capsys.readouterr().err
 
 
 # ----------------------------------------------------------------------------------------------------------- init
@@ -304,6 +314,18 @@ def test_init_refuses_a_file_and_its_own_home(tmp_path):
             init_course(folder)
         assert problem.value.hint
     assert (tmp_path / "file").read_text() == "here already"
+
+
+def test_an_installed_course_is_not_graded_in_place(tmp_path, monkeypatch):
+    """Where no course is at hand, the stubs inside the package are not a learner's answers."""
+    import minires
+
+    inside = tmp_path / "minires"
+    init_course(inside / "_course")
+    monkeypatch.setattr(minires, "__file__", str(inside / "__init__.py"))
+    assert shipped() == inside / "_course"
+    with pytest.raises(FileProblem, match="minires init course"):
+        grade([ADD], course=Course(inside / "_course"))
 
 
 def test_the_course_is_found_from_inside_and_elsewhere(course, tmp_path):
