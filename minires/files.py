@@ -43,7 +43,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     marked read-only, or the disk is full.
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.stem[:60]}.{os.getpid()}-{secrets.token_hex(4)}{target.suffix}")
+    temporary = _beside(target)
     try:
         _refuse_read_only(target)
         temporary.open("xb").close()
@@ -67,6 +67,24 @@ def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
     raw = data.encode() if isinstance(data, str) else data
     with atomic_path(path) as temporary:
         temporary.write_bytes(raw)
+
+
+def check_writable(path: str | os.PathLike) -> None:
+    """Raise now the FileProblem that `atomic_path` would raise after hours of work; `path` stays as it is."""
+    target = Path(os.path.realpath(path))
+    temporary = _beside(target)
+    try:
+        _refuse_read_only(target)
+        temporary.open("xb").close()
+        temporary.unlink()
+    except FileProblem:
+        raise
+    except OSError as error:
+        raise write_problem(path, error) from None
+
+
+def _beside(target: Path) -> Path:
+    return target.with_name(f".{target.stem[:60]}.{os.getpid()}-{secrets.token_hex(4)}{target.suffix}")
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:

@@ -157,14 +157,15 @@ def table(
     rows = list(rows)
     names = list(columns or (rows[0] if rows and isinstance(rows[0], Mapping) else ()))
     cells = [[row.get(name, "") for name in names] if isinstance(row, Mapping) else list(row) for row in rows]
-    grid = Table(title=title, title_justify="left", show_header=bool(names), box=_quiet_lines(), pad_edge=False)
+    grid = Table(show_header=bool(names), box=_quiet_lines(), pad_edge=False)
     for i in range(max([len(names), *map(len, cells)], default=0)):
         numeric = cells and all(_is_number(row[i]) or row[i] in ("", None) for row in cells if i < len(row))
         grid.add_column(names[i] if names else "", justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         grid.add_row(*map(cell, row))
     out = sys.stdout if stream is None else stream
-    Console(file=out, width=None if out.isatty() else 200, markup=False, highlight=False, emoji=False).print(grid)
+    console = Console(file=out, width=None if out.isatty() else 200, markup=False, highlight=False, emoji=False)
+    console.print(*[title] * bool(title), grid, sep="\n")
 
 
 def cell(value: Any) -> str:

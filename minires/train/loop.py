@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minires import ui
+from minires.files import check_writable
 from minires.messages import Explained, ValueProblem, at_edge, shown
 from minires.nn import Module, Parameter
 from minires.tensor import grad, no_grad
@@ -128,8 +129,10 @@ class Trainer:
         return self.history
 
     def begin(self) -> None:
-        """Take over a checkpoint if there is one, and put the model into train mode."""
+        """Look for trouble before hours are spent, take over a checkpoint if there is one, and go into train mode."""
         check_same_parameters(self.model, self.optimizer)
+        if self.checkpoint is not None:
+            check_writable(self.checkpoint)
         if self.resume is not None:
             if self.pairs is not None:
                 hint = "Give batches as a function: batches=lambda rng: corpus.batch(rng, 16, 64)."
