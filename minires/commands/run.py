@@ -14,13 +14,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="see `minires experiments`")
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="SETTING=VALUE", help="its settings")
     add_json(parser)
+    parser.add_argument("--load", metavar="FILE", help="a Python file of yours that registers an experiment")
     parser.add_argument("--figure", metavar="FILE", help="also draw it (the suffix says how: .svg, .png, .pdf)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run one experiment."""
+    from minires.commands.setup import run_file
     from minires.experiments import get_experiment
 
+    run_file(args.load)
     experiment = get_experiment(args.name)
     result = experiment.run(**settings_from(args.set))
     if args.json:
@@ -45,9 +48,10 @@ def print_result(experiment, result, stream=None) -> None:
     from minires import ui
 
     out = stream or sys.stdout
+    print(experiment.title, file=out)
     rows = result.data.get("rows")
     if rows:
-        ui.table(rows, title=experiment.title, stream=out)
+        ui.table(rows, stream=out)
     print(experiment.caption(result), file=out)
 
 

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-import runpy
+import importlib.util
+import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from minires.messages import FileProblem, ValueProblem
+from minires.messages import Explained, FileProblem, ValueProblem
 
 
 def run_file(path: str | None) -> None:
-    """Run a Python file of the user's, which registers what it defines. Raises FileProblem if there is none."""
+    """Import a Python file of the user's, which registers what it defines.
+
+    Raises FileProblem if there is no such file, or if it stops with an error; the message names the line.
+    """
     if path is None:
         return
-    if not Path(path).is_file():
-        raise FileProblem("--load takes a Python file", f"{path!r}, which is not there", "Is the path right?")
-    runpy.run_path(path)
+    spec = importlib.util.spec_from_file_location(f"minires_user_{Path(path).stem}", path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise FileProblem("--load takes a Python file", repr(path), "Is the path right, and does it end with .py?")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Explained:
+        raise
+    except Exception as error:
+        must = "the file given with --load must run without an error"
+        raise FileProblem(
+            must, f"{_place(path, error)}: {type(error).__name__}: {error}", "Run it with python first."
+        ) from None
+
+
+def _place(path: str, error: Exception) -> str:
+    """The deepest line of the user's file that the error came through."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    return path if line is None else f"{path}, line {line}"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from minires.commands.output import write_json
 
 TABLE = {"models": ("decoder",), "inits": ("xavier", "gpt2"), "widths": (64,), "seeds": (2,), "batch": 2, "length": 32}
-TRAINING = {"steps": 400, "blocks": 4, "d": 64, "heads": 4, "length": 64, "batch": 16}
+TRAINING = {"steps": 300, "lr": 6e-3, "blocks": 4, "d": 64, "heads": 4, "length": 64, "batch": 16}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Four stops."""
     from minires.commands.setup import machine
+    from minires.train.loop import check_steps
 
+    check_steps("steps", args.steps)
     began, out = time.monotonic(), _folder(args.out)
     with machine(None, 1):
         gradients(out)

@@ -149,6 +149,15 @@ def test_a_rule_of_ones_own(call, tmp_path):
     assert call("generate", file, *words, "--length", 3).code == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "seen"), [("x = (", "line 1: SyntaxError"), ("x = 1\ny = x / 0", "line 2: ZeroDivisionError")]
+)
+def test_a_broken_file_of_ones_own_is_told_its_line(call, tmp_path, text, seen):
+    (tmp_path / "broken.py").write_text(text)
+    done = call("train", "--load", tmp_path / "broken.py")
+    assert done.code == 2 and f"broken.py, {seen}" in done.err and "Traceback" not in done.err
+
+
 def test_both_backends_train_alike(call, tmp_path):
     for backend in ("numpy", "numba"):
         assert call("train", *SMALL, "--steps", 3, "--backend", backend, "--json", tmp_path / backend).code == 0
