@@ -130,9 +130,10 @@ def _in_threads(work: Callable, jobs: list) -> list:
     """One job per thread and one BLAS thread per job: the results do not depend on how many there are."""
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        with progress(len(jobs), "networks") as bar:
-            return [(bar.advance(), found)[1] for found in pool.map(work, jobs)]
+    threads = min(4, os.cpu_count() or 1)
+    bar = progress(len(jobs), "networks")
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool, bar:
+        return [(bar.advance(), found)[1] for found in pool.map(work, jobs)]
 
 
 def _profile(key: tuple, cells: list[dict]) -> dict[str, Any]:
@@ -140,7 +141,8 @@ def _profile(key: tuple, cells: list[dict]) -> dict[str, Any]:
     profile = dict(zip(("model", "norm", "init", "width"), key), seeds=len(cells))
     for name in cells[0]:
         values = np.array([found[name] for found in cells])
-        profile[name] = np.exp(np.mean(np.log(np.maximum(values, 1e-300)), axis=0))
+        with np.errstate(divide="ignore"):  # the branches add exactly 0 at the last layer
+            profile[name] = np.exp(np.mean(np.log(values), axis=0))
     totals = np.array([found["total"] for found in cells])
     return profile | {"total_low": totals.min(axis=0), "total_high": totals.max(axis=0)}
 
@@ -248,11 +250,11 @@ def caption(result: Result) -> str:
     """What comes out, and which branch sizes the article's numbers would need."""
     data, p = result.data, _headline(result, "post_norm")
     sizes = [f"{row['branch_size']:.2f} (layer {row['layer']})" for row in data["needed_branch_size"][:2]]
-    lost = [f"{100 * low:.0f} to {100 * high:.0f} % at d = {width}" for width, (low, high) in data["removed"].items()]
+    lost = [f"{100 * low:.2g} to {100 * high:.2g} % at d = {width}" for width, (low, high) in data["removed"].items()]
     article = f" The printed numbers would need branches of s_F = {' and '.join(sizes)}, not one size." if sizes else ""
     return (
         f"‖∂L/∂x‖ at each layer's output relative to the last layer, at initialisation ({p['model']}, {p['init']}, "
-        f"d = {p['width']}; grey: totals of all {len(data['profiles'])} cells). Post-Norm's skip path does decay "
+        f"d = {p['width']}; grey: totals of all cells). Post-Norm's skip path does decay "
         f"(∏ 1/s, less {' and '.join(lost)}), but the whole gradient does not: the branches make up for it.{article} "
         f"Pre-Norm's skip path is exactly 1, and the whole gradient grows towards the front."
     )
@@ -273,7 +275,8 @@ def draw(result: Result) -> Any:
     for axes, norm in zip(panels, ARTICLE):
         _draw_panel(axes, result, norm)
     panels[0].set_ylabel("gradient norm relative to the last layer")
-    panels[0].set_ylim(5e-4, 60)
+    panels[0].set_ylim(4e-4, 12)
+    panels[1].legend(loc="lower left", bbox_to_anchor=(0.02, 0.12))
     return figure
 
 
@@ -292,7 +295,8 @@ def _draw_panel(axes: Any, result: Result, norm: str) -> None:
         axes.semilogy(layers, shown, color=colour, ls=dashes, marker=marker, lw=width, ms=4, label=names[column])
     if blocks == 12:
         axes.semilogy(*zip(*ARTICLE[norm].items()), "X", color=INK, ms=9, label="printed in the article", zorder=5)
+        for layer, value in list(ARTICLE[norm].items())[:2]:
+            axes.annotate(f"{value:.4f}", (layer, value), xytext=(10, -12), textcoords="offset points", fontsize=8)
     rule = "LN(x + F(x))" if norm == "post_norm" else "x + F(LN(x))"
     axes.set(title=f"{LABELS[norm]}: x ← {rule}", xlabel="layer")
-    axes.set_xticks([0, *range(1, blocks + 1, 1 if blocks < 4 else 2), blocks])
-    axes.legend(loc="lower right" if norm == "post_norm" else "lower left")
+    axes.set_xticks(sorted({0, 1, *range(2, blocks, 2), blocks}))
