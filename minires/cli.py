@@ -21,6 +21,8 @@ COMMANDS = {
     "tour": "two minutes: verified backward passes, the gradient table, a Transformer trained on a play",
     "init": "copy the course into a folder of your own",
     "grade": "grade your exercises, and name the mistake",
+    "residuals": "list the residual recipes with equation, parameters, operations, memory and time",
+    "compare": "measure residual recipes side by side, by depth",
     "experiments": "list the experiments with their settings",
     "run": "run one experiment and print what it measured",
     "figures": "redraw the figures that are out of date, or check them",

@@ -106,3 +106,31 @@ register(
     "What 100 layers do to a gradient: products of (I + J), by how the J are related",
     "minires.experiments.jacobian_products",
 )
+register("residuals", "What each residual recipe costs beside Pre-Norm", "minires.experiments.costs", figure=False)
+register(
+    "compare",
+    "Residual recipes side by side: gradients, growth of the stream, early loss",
+    "minires.experiments.compare",
+    figure=False,
+)
+register(
+    "thousand_layers",
+    "1000 blocks: forward, backward and ten steps, DeepNorm beside Post-Norm and Pre-Norm",
+    "minires.experiments.thousand_layers",
+)
+register(
+    "gradient_table",
+    "Gradient norms through 12 layers, Post- and Pre-Norm: total, skip path alone, branches alone",
+    "minires.experiments.gradient_table",
+    png=True,
+)
+register(
+    "plus_i",
+    "The +I in a stack of layers: gradients with and without the skip, and the lengths of their paths",
+    "minires.experiments.plus_i",
+)
+register(
+    "layernorm_spectrum",
+    "The Jacobian of LayerNorm: its spectrum, and what a stack of Post-Norm layers does to a gradient",
+    "minires.experiments.layernorm_spectrum",
+)
