@@ -30,7 +30,11 @@ TWINS = {
     "gelu_tanh": "activations",
     "silu": "activations",
     "embedding": "embedding",
+    "attention": "attention",
+    "self_attention": "attention",
 }
+# Twins whose `saved` is shorter where that saves much memory: both sides run as twins, or neither.
+PAIRED = ("attention", "self_attention")
 
 
 class Switch:
@@ -87,8 +91,8 @@ class Twin:
 
     __slots__ = ("fast", "file", "name", "reference")
 
-    def __init__(self, file: str, name: str, reference: Any):
-        self.file, self.name, self.reference = file, name, reference
+    def __init__(self, name: str, reference: Any):
+        self.file, self.name, self.reference = TWINS[name.rpartition("_")[0]], name, reference
         self.fast: Any = self.load
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -113,9 +117,21 @@ def _decline(*args: Any, **options: Any) -> Any:
     return NotImplemented
 
 
+class Paired(Twin):
+    """A twin that runs only while the other side of its operation has not been replaced."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        op = OPS[self.name.rpartition("_")[0]]
+        if isinstance(op.forward, Paired) and isinstance(op.backward, Paired):
+            return super().__call__(*args, **options)
+        return self.reference(*args, **options)
+
+
 def install() -> None:
     """Put both implementations of every operation in `TWINS` into the engine."""
-    for name, file in TWINS.items():
-        op = OPS[name]
-        op.forward = Twin(file, f"{name}_forward", op.reference[0])
-        op.backward = Twin(file, f"{name}_backward", op.reference[1])
+    for name in TWINS:
+        op, kind = OPS[name], Paired if name in PAIRED else Twin
+        op.forward = kind(f"{name}_forward", op.reference[0])
+        op.backward = kind(f"{name}_backward", op.reference[1])

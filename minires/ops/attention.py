@@ -54,7 +54,8 @@ def attention_forward(q, k, v, mask=None, causal=False, scale=None, bias=None, d
     q: (…, T, dh), k: (…, S, dh), v: (…, S, dv); leading axes are usually (B, heads). y: (…, T, dv).
     mask: booleans that broadcast to (…, T, S), True where a query may look. causal: key j only for queries i >= j.
     scale: 1/√dh unless given, so that scores of independent unit entries have variance 1. bias: added to the scores.
-    A query that may look nowhere gets y = 0. saved = (q, k, v, P, dropout mask or None, scale).
+    A query that may look nowhere gets y = 0. saved = (q, k, v, P, dropout mask or None, scale). The numba backend puts
+    (log Σ e^scores per row, causal, mask) in the place of a P that is larger than 4 MB.
     Raises ShapeError or DtypeError for operands or masks that do not fit.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1.
     """
@@ -81,6 +82,8 @@ def attention_backward(dy, saved):
     dk = scale · dSᵀ q         (…, S, dh)
     """
     q, k, v, p, keep, scale = saved
+    if isinstance(p, tuple):
+        p = _probabilities(q, k, scale, *p)
     weights = p if keep is None else p * keep
     dv = np.swapaxes(weights, -1, -2) @ dy  # (…, S, dv)
     dp = dy @ np.swapaxes(v, -1, -2)  # (…, T, S)
@@ -90,6 +93,15 @@ def attention_backward(dy, saved):
     dq = ds @ k  # (…, T, dh)
     dk = np.swapaxes(ds, -1, -2) @ q  # (…, S, dh)
     return unbroadcast(dq, q.shape), unbroadcast(dk, k.shape), unbroadcast(dv, v.shape)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _probabilities(q, k, scale, lse, causal, mask):
+    """P = e^(scores - log Σ e^scores), once more from the sums that were kept instead."""
+    scores = (q @ np.swapaxes(k, -1, -2)) * scale  # (…, T, S)
+    p = np.exp(scores - np.where(np.isneginf(lse), np.inf, lse)[..., None].astype(scores.dtype))
+    allowed = _allowed(scores.shape, mask, causal)
+    return p if allowed is None else np.where(allowed, p, p.dtype.type(0))
 
 
 def attention_composed(q, k, v, mask=None, causal=False, scale=None, bias=None, dropout_p=0.0, rng=None):
