@@ -16,7 +16,6 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -47,7 +46,7 @@ def cache_folder() -> Path | None:
 
     The first writable one of: `$NUMBA_CACHE_DIR`, `__pycache__` beside the kernels, the user's cache folder.
     """
-    return _first_writable(config.CACHE_DIR)
+    return _first_writable(getattr(config, "CACHE_DIR", ""))
 
 
 @functools.cache
@@ -68,8 +67,8 @@ def _writable(folder: Path) -> bool:
 
 def imported_kernels(source: str) -> set[str]:
     """Names of the kernel modules that a source text imports (`from minires.kernels.NAME import …`)."""
-    nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom) and n.module]
-    return {n.module.rpartition(".")[2] for n in nodes if n.module.startswith("minires.kernels.")}
+    modules = [n.module or "" for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom)]
+    return {m.rpartition(".")[2] for m in modules if m.startswith("minires.kernels.")}
 
 
 @functools.cache
@@ -153,7 +152,8 @@ def cache_info() -> dict:
     """Where compiled kernels are kept: `folder` (str or None), `files` (count), `bytes`, `numba` (version)."""
     files = _kept_files()
     size = sum(p.stat().st_size for p in files)
-    return {"folder": cache_folder() and str(cache_folder()), "files": len(files), "bytes": size, "numba": numba.__version__}
+    folder = str(cache_folder()) if cache_folder() else None
+    return {"folder": folder, "files": len(files), "bytes": size, "numba": numba.__version__}
 
 
 def clear_cache() -> int:

@@ -13,12 +13,13 @@ def same_float_dtype(**arrays) -> np.dtype:
     """The common dtype of the arrays (None is skipped); raises `DtypeError` unless all are float32 or all float64."""
     given = {name: a for name, a in arrays.items() if a is not None}
     dtypes = {getattr(a, "dtype", None) for a in given.values()}
-    if len(dtypes) == 1 and (dtype := dtypes.pop()) in FLOATS:
-        return dtype
+    for dtype in FLOATS:
+        if dtypes == {dtype}:
+            return dtype
     raise DtypeError(
         f"a kernel needs {', '.join(given)} all in float32 or all in float64",
         ", ".join(f"{name} = {shown(a)}" for name, a in given.items()),
-        "Integers: write 1. instead of 1, or use .astype(np.float32). Mixed: NumPy makes float64 unless told otherwise.",
+        "Integers: write 1. for 1, or use .astype(np.float32). Mixed: NumPy makes float64 unless told otherwise.",
     )
 
 

@@ -72,39 +72,43 @@ class Cells:
 
     def read(self, cells: np.ndarray) -> None:
         np.add.at(self.reads, cells, 1)
-        for cell in self._shared(cells):
+        now = self.watch.iteration
+        if now is None:  # outside of a parallel loop nothing can collide
+            return
+        for cell in cells.tolist():
             self._conflict(cell, self.writer.get(cell), "one reads what the other writes")
             readers = self.readers.setdefault(cell, {})
-            readers.pop(self.watch.iteration, None)
-            readers[self.watch.iteration] = self.watch.loop
+            readers.pop(now, None)
+            readers[now] = self.watch.loop
             if len(readers) > 2:  # two suffice: at least one of them is not the iteration that will write
                 del readers[next(iter(readers))]
 
     def write(self, cells: np.ndarray) -> None:
         np.add.at(self.writes, cells, 1)
-        for cell in self._shared(cells):
+        now = self.watch.iteration
+        if now is None:
+            return
+        for cell in cells.tolist():
             self._conflict(cell, self.writer.get(cell), "both write")
             for reader in self.readers.get(cell, {}).items():
                 self._conflict(cell, reader, "one reads what the other writes")
-            self.writer[cell] = self.watch.iteration, self.watch.loop
-
-    def _shared(self, cells: np.ndarray) -> list[int]:
-        """The cells, if a parallel loop runs; outside of one nothing can collide."""
-        return [] if self.watch.iteration is None else cells.tolist()
+            self.writer[cell] = now, self.watch.loop
 
     def _conflict(self, cell: int, other: tuple[int, int] | None, kind: str) -> None:
-        if other is None or other[1] != self.watch.loop or other[0] == self.watch.iteration:
+        now = self.watch.iteration
+        if now is None or other is None or other[1] != self.watch.loop or other[0] == now:
             return
         index = tuple(int(i) for i in np.unravel_index(cell, self.data.shape))
         known = self.watch.races.get((self.name, index))
         if known is None or (kind == "both write" and known.kind != kind):
-            self.watch.races[self.name, index] = Race(self.name, index, other[0], self.watch.iteration, kind)
+            self.watch.races[self.name, index] = Race(self.name, index, other[0], now, kind)
 
 
 class CountingArray(np.lib.mixins.NDArrayOperatorsMixin):
     """Looks like an ndarray to a kernel: indexing, slices, arithmetic, `shape`, `T`, `reshape`, `sum` and so on.
 
-    A slice is a view, as in NumPy: taking it reads nothing. An index outside is noted, reads give 0 and writes are dropped.
+    A slice is a view, as in NumPy: taking it reads nothing. An index outside is noted, reads give 0 and writes are
+    dropped.
     """
 
     def __init__(self, cells: Cells, data: np.ndarray, ids: np.ndarray):

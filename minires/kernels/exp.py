@@ -15,12 +15,13 @@ e^x = 2^k e^r, where e^r = 1 + r + r² q(r) with a short polynomial q and 2^k is
 The coefficients are computed by tools/fit_exp.py, with which the test suite compares them.
 
 Rounding is planned, so the functions are compiled with `contract` only: if a compiler may reorder k·hi and k·lo, the
-error grows several times. `measure_exp_error` and its relatives measure the error in ulp: the distance to the true value
-in units of the gap between neighbouring numbers.
+error grows several times. `measure_exp_error` and its relatives measure the error in ulp: the distance to the true
+value in units of the gap between neighbouring numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -56,8 +57,8 @@ class Format(NamedTuple):
 
     real: type
     bits: type  # the unsigned integer of the same width
-    as_bits: object  # the same word read as an integer …
-    as_real: object  # … and as a number
+    as_bits: Callable  # the same word read as an integer …
+    as_real: Callable  # … and as a number
     mantissa: int  # stored bits of the fraction
     bias: int  # the stored exponent of 1.0
     low: float  # exp of anything below is 0
@@ -107,10 +108,10 @@ FLOAT64 = Format(
 class Functions(NamedTuple):
     """The compiled scalar functions of one format."""
 
-    exp: object
-    sigmoid: object
-    tanh: object
-    normal: object
+    exp: Callable
+    sigmoid: Callable
+    tanh: Callable
+    normal: Callable
 
 
 def make_horner(f: Format, coefficients: tuple):

@@ -43,8 +43,8 @@ OURS = {"exp": exp_all, "sigmoid": sigmoid_all, "tanh": tanh_all}
 def measure_exp_error(dtype: str = "float32", n: int = 200_000, seed: int = 0, function: str = "exp") -> dict:
     """Errors of our function and of NumPy's in ulp at n random arguments, half of them close to 0.
 
-    Returns arrays `x` (sorted), `ours`, `numpy`, and `dtype`, `function`, `seed`. The true value is computed in the next
-    wider format; where long double is no wider than float64 (some platforms), the float64 errors are too small by up to 1.
+    Returns arrays `x` (sorted), `ours`, `numpy`, and `dtype`, `function`, `seed`. The true value is computed in the
+    next wider format; where long double is no wider than float64 (some platforms), float64 errors are off by up to 1.
     """
     x = arguments(np.dtype(dtype), *RANGES[function, str(np.dtype(dtype))], n, np.random.default_rng(seed))
     ours = np.empty_like(x)
@@ -84,7 +84,8 @@ def draw(results: list[dict]):
         for name, colour in (("numpy", "#E69F00"), ("ours", "#0072B2")):
             axes.plot(*worst(result["x"], result[name]), color=colour, lw=1, label=name)
         axes.axhline(0.5, color="grey", lw=0.8, ls=":")
-        axes.set(ylabel="worst error (ulp)", ylim=(0, None), title=f"{result['function']}, {result['dtype']}")
+        top = 1.3 * max(result["ours"].max(), result["numpy"].max())
+        axes.set(ylabel="worst error (ulp)", ylim=(0, top), title=f"{result['function']}, {result['dtype']}")
         axes.legend(loc="upper right", ncols=2)
     axes.set_xlabel("x  (dotted: the error that rounding alone makes)")
     return figure

@@ -7,8 +7,8 @@ The plan is Goto's (Goto and van de Geijn 2008, "Anatomy of high-performance mat
             for a slice of m (MC):             A's block, packed into panels of MR rows, stays in L2
                 for each panel of B, for each panel of A: the micro-kernel, whose tile of C stays in registers
 
-Packing reads a block once and writes it in the order in which the micro-kernel wants it. For small matrices that costs more
-than it saves, so a side that is used only a few times, and whose rows are contiguous, is read where it lies.
+Packing reads a block once and writes it in the order in which the micro-kernel wants it. For small matrices that
+costs more than it saves, so a side that is used only a few times, and whose rows are contiguous, is read where it lies.
 
 Addresses and strides are integers in bytes, so that one compiled function serves every layout.
 """
@@ -22,9 +22,9 @@ import numpy as np
 from numba import types
 
 from minires.kernels.jit import njit
-from minires.kernels.vector import Unit, host_unit, make_panel, make_words
+from minires.kernels.vector import Unit, make_panel, make_words
 
-# Chosen by trial on AVX2 with 32 KB L1 and 512 KB L2, and within a few percent of the best from half to twice these sizes.
+# Chosen by trial on AVX2 with 32 KB of L1 and 512 KB of L2.
 KC_BYTES, MC, NC = 1536, 144, 2040  # KC is 384 float32 or 192 float64
 PACK_B_FROM = 96  # rows of A: each panel of B is then used by 16 or more tiles
 PACK_A_FROM = 448  # columns of B, if A's rows are contiguous …
@@ -52,8 +52,8 @@ def make_shape(unit: Unit, real) -> Shape:
 def make_pack(unit: Unit, real, width: int):
     """Copies `count` lines of k numbers into panels of `width` lines, step by step of k; missing lines become zeros.
 
-    The panel that holds line i starts at to + i · k · size. `line` and `step` are the byte strides from line to line and
-    along k. Whole panels move by registers if one of the two strides is that of neighbours.
+    The panel that holds line i starts at to + i · k · size. `line` and `step` are the byte strides from line to line
+    and along k. Whole panels move by registers if one of the two strides is that of neighbours.
     """
     size, lanes = real.bitwidth // 8, unit.bytes // (real.bitwidth // 8)
     peek, poke, zero, lines, turn = make_words(unit, real, width)
@@ -85,8 +85,8 @@ def make_pack(unit: Unit, real, width: int):
 def make_block(panel, pack, words, shape: Shape):
     """A block of A (m × k) times a block of B (k × n), either of them packed or not: all panels of B.
 
-    `panel` computes whole registers. A last panel of B that is no multiple of them goes through `spare_b` (with zeros at
-    its right, so that nothing is read past the end of B's rows) and `tile`.
+    `panel` computes whole registers. A last panel of B that is no multiple of them goes through `spare_b` (with zeros
+    at its right, so that nothing is read past the end of B's rows) and `tile`.
     """
     size, lanes, cols = shape.size, shape.lanes, shape.cols
     peek, poke = words.peek, words.poke
@@ -180,8 +180,9 @@ def compiled(unit: Unit, name: str):
     @njit
     def product(a, b, c, count, next_a, next_b, next_c, work):
         for i in range(count):
-            gemm(a.shape[0], b.shape[1], a.shape[1], address(a) + i * next_a, a.strides[0], a.strides[1],
-                 address(b) + i * next_b, b.strides[0], b.strides[1], address(c) + i * next_c, c.strides[0], address(work))
+            at_a, at_b, at_c = address(a) + i * next_a, address(b) + i * next_b, address(c) + i * next_c
+            gemm(a.shape[0], b.shape[1], a.shape[1], at_a, a.strides[0], a.strides[1], at_b, b.strides[0], b.strides[1],
+                 at_c, c.strides[0], address(work))
 
     read, write = types.Array(real, 2, "A", readonly=True), types.Array(real, 2, "A")
     product.compile((read, read, write, *[types.int64] * 4, types.Array(types.uint8, 1, "C")))

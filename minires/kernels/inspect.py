@@ -1,7 +1,8 @@
 """A learner's tools for kernels: what does it read and write, which indices are wrong, do parallel iterations collide?
 
-Compiled kernels check nothing: an index beyond the end reads whatever lies there, and two iterations of `prange` that write one
-cell give a different answer in each run. `trace` runs the same source without a compiler on arrays that watch:
+Compiled kernels check nothing: an index beyond the end reads whatever lies there, and two iterations of `prange` that
+write one cell give a different answer in each run. `trace` runs the same source without a compiler on arrays that
+watch:
 
     report = trace(my_softmax, x, out)      # small arrays: this is plain Python
     print(report)                           # bytes per element, wrong indices, races
@@ -92,8 +93,8 @@ class Report:
 def trace(kernel, *args) -> Report:
     """Run `kernel` without a compiler on copies of `args` and report traffic, wrong indices and races.
 
-    Kernels that it calls are watched too, and arrays that it makes with `np.zeros` and the like. Raises `ValueProblem` for
-    arrays of more than 100 000 elements.
+    Kernels that it calls are watched too, and arrays that it makes with `np.zeros` and the like. Raises
+    `ValueProblem` for arrays of more than 100 000 elements.
     """
     python = python_of(kernel)
     watch, watched = Watch(), {}
@@ -214,5 +215,6 @@ def first_run(kernel, *args):
 
     check(kernel, *args)
     copies = [a.copy(order="K") if isinstance(a, np.ndarray) else a for a in args]
-    options = {k: v for k, v in getattr(kernel, "targetoptions", {}).items() if k in ("parallel", "fastmath", "error_model")}
+    given = getattr(kernel, "targetoptions", {})
+    options = {k: given[k] for k in ("parallel", "fastmath", "error_model") if k in given}
     return numba.njit(boundscheck=True, **options)(python_of(kernel))(*copies), copies

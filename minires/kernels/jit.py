@@ -34,9 +34,11 @@ def njit(function=None, **options):
     if function is None:
         return functools.partial(njit, **options)
     dispatcher = numba.njit(**{**DEFAULTS, **options})(function)
+    inlined = options.get("forceinline") or options.get("inline") == "always"  # then it is kept inside its callers
     if keepable(function) and hasattr(dispatcher, "py_func"):  # with NUMBA_DISABLE_JIT=1 it is the plain function
         _announce_compilations()
-        keep(dispatcher)
+        if not inlined:
+            keep(dispatcher)
     return dispatcher
 
 

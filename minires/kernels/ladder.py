@@ -18,6 +18,7 @@ The counts in the docstrings are for n × n matrices and a cache line of 16 floa
 from __future__ import annotations
 
 import functools
+import time
 
 import numpy as np
 
@@ -30,17 +31,21 @@ STEPS = 8  # steps of k that share a load and a store of c
 
 
 def rung(kernel):
-    """A public function around a kernel that adds a · b to an array of zeros; the kernel wants contiguous rows."""
+    """A public function around a kernel that adds a · b to an array of zeros.
+
+    Other layouts are copied (C: contiguous rows, W: writable), because numba compiles a kernel once for each layout.
+    """
 
     def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         c = product_room(a, b, out)
         if not c.flags.c_contiguous:
             c = np.empty(c.shape, c.dtype)
         c[...] = 0
-        kernel(np.ascontiguousarray(a), np.ascontiguousarray(b), c)
+        kernel(np.require(a, requirements="CW"), np.require(b, requirements="CW"), c)
         return delivered(c, out)
 
-    return functools.update_wrapper(matmul, kernel, assigned=("__name__", "__qualname__", "__doc__", "__module__"), updated=())
+    names = ("__name__", "__qualname__", "__doc__", "__module__")
+    return functools.update_wrapper(matmul, kernel, assigned=names, updated=())
 
 
 @rung
@@ -64,8 +69,8 @@ def matmul_naive(a, b, c):
 def matmul_reordered(a, b, c):
     """(m, k) · (k, n) → (m, n), with the loop over j innermost.
 
-    New: only the order of the loops. Rows of b and c are now walked along memory, every number of a cache line is used, and the
-    compiler turns the inner loop into vector instructions. But each row of c is read and written k times.
+    New: only the order of the loops. Rows of b and c are now walked along memory, every number of a cache line is
+    used, and the compiler turns the inner loop into vector instructions. But each row of c is read and written k times.
     """
     for i in range(c.shape[0]):
         for p in range(a.shape[1]):
@@ -79,8 +84,9 @@ def matmul_reordered(a, b, c):
 def matmul_tiled(a, b, c):
     """(m, k) · (k, n) → (m, n), tile by tile of b.
 
-    New: `matmul_reordered` reads all of b for each row of a. Here a tile of b is used for all rows before the next one is
-    touched, so that it stays in the L2 cache. It helps once b is larger than that cache, and costs nothing before.
+    New: `matmul_reordered` reads all of b for each row of a. Here a tile of b is used for all rows before the next
+    one is touched, so that it stays in the L2 cache. It helps once b is larger than that cache, and costs nothing
+    before.
     """
     for p0 in range(0, a.shape[1], TILE_K):
         for j0 in range(0, c.shape[1], TILE_J):
@@ -90,8 +96,8 @@ def matmul_tiled(a, b, c):
                     add_rows_1(row_c, a, i, p, b, p, j0)
 
 
-# A slice such as c[i, j0:j1] costs little, and its index j starts at 0: with c[i, j] and j from j0 on, numba has to allow
-# for negative indices, and LLVM gives up on vectors.
+# A slice such as c[i, j0:j1] costs little, and its index j starts at 0: with c[i, j] and j from j0 on, numba has to
+# allow for negative indices, and LLVM gives up on vectors.
 @njit
 def add_rows_1(row_c, a, i, p, b, at, j0):
     """row_c += a[i, p] · b[at, j0:…]"""
@@ -119,8 +125,8 @@ def add_rows_8(row_c, a, i, p, b, at, j0):
 def matmul_registers(a, b, c):
     """(m, k) · (k, n) → (m, n), by 8 steps of k at a time.
 
-    New: until now each multiply-add loaded a number of b and one of c and stored one: memory instructions were the limit. With 8
-    numbers of a in registers, 8 multiply-adds share one load and one store of c.
+    New: until now each multiply-add loaded a number of b and one of c and stored one: memory instructions were the
+    limit. With 8 numbers of a in registers, 8 multiply-adds share one load and one store of c.
     """
     for p0 in range(0, a.shape[1], TILE_K):
         p1 = min(p0 + TILE_K, a.shape[1])
@@ -144,8 +150,8 @@ def add_tile(row_c, a, i, p0, p1, b, at, j0):
 def matmul_packed(a, b, c):
     """(m, k) · (k, n) → (m, n), with each tile of b copied before it is used.
 
-    New: rows of a tile are far apart in b, often by a power of two, and then compete for the same places in the cache; each
-    row is on a memory page of its own. The copy lies in one piece, and every row of a reads it again.
+    New: rows of a tile are far apart in b, often by a power of two, and then compete for the same places in the
+    cache; each row is on a memory page of its own. The copy lies in one piece, and every row of a reads it again.
     """
     tile = np.empty((TILE_K, TILE_J), b.dtype)
     for p0 in range(0, a.shape[1], TILE_K):
@@ -172,3 +178,33 @@ LADDER = {
     "simd": matmul_simd,
     "threads": matmul_threads,
 }
+
+
+def main() -> None:
+    """Print GFLOP/s of every rung beside NumPy, one thread except for the last rung, medians of interleaved runs."""
+    from threadpoolctl import threadpool_limits
+
+    steps = {**LADDER, "numpy": np.matmul}
+    print("     n  " + "".join(f"{name:>11}" for name in steps))
+    with threadpool_limits(1):
+        for n in (64, 128, 255, 512, 1024):
+            rates = measure(steps, n)
+            print(f"{n:>6}  " + "".join(f"{rates[name]:>11.1f}" for name in steps))
+
+
+def measure(steps: dict, n: int, rounds: int = 7) -> dict[str, float]:
+    """GFLOP/s of each product of two float32 n × n matrices: the median of `rounds`, in each of which all steps run."""
+    a, b = np.random.default_rng(0).standard_normal((2, n, n)).astype(np.float32)
+    out, repeat = np.empty_like(a), max(1, 2_000_000 // n**3)
+    times = {name: [] for name in steps}
+    for _ in range(rounds + 1):  # the first one compiles
+        for name, step in steps.items():
+            start = time.perf_counter()
+            for _ in range(repeat):
+                step(a, b, out=out)
+            times[name].append((time.perf_counter() - start) / repeat)
+    return {name: 2e-9 * n**3 / float(np.median(t[1:])) for name, t in times.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -10,8 +10,8 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numba
 import numpy as np
-from numba.core import config
 
 from minires.kernels.checks import overlap, product_room, same_float_dtype
 from minires.kernels.gemm import compiled, work_bytes
@@ -42,12 +42,12 @@ def compiled_product(dtype: np.dtype):
 def matmul_simd(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """(m, k) · (k, n) → (m, n): packed panels around a micro-kernel in vector instructions, on one thread.
 
-    New: the tile of C is in registers by construction instead of by the compiler's luck, each number of A is spread over
-    a register once per tile, and the last rows and columns have micro-kernels of their own size.
+    New: the tile of C is in registers by construction instead of by the compiler's luck, each number of A is spread
+    over a register once per tile, and the last rows and columns have micro-kernels of their own size.
     Any strides; raises `ShapeError` and `DtypeError` as `product_room` says.
     """
     c = product_room(a, b, out)
-    if config.DISABLE_JIT:  # vector instructions exist for the compiler only
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # vector instructions exist for the compiler only
         np.matmul(a, b, out=c)
     else:
         product = _products.get(a.dtype) or compiled_product(a.dtype)
@@ -68,8 +68,8 @@ def matmul_threads(
 ) -> np.ndarray:
     """(m, k) · (k, n) → (m, n): `matmul_simd` on several Python threads, each with its own rows or columns of C.
 
-    New: kernels release the interpreter lock, so that threads really run at once. Each number of C is summed in the same
-    order whatever `threads` is (all cores if None): the same bits. Small products stay on one thread.
+    New: kernels release the interpreter lock, so that threads really run at once. Each number of C is summed in the
+    same order whatever `threads` is (all cores if None): the same bits. Small products stay on one thread.
     """
     c = product_room(a, b, out)
     count = min(threads or usable_cores(), max(1, a.shape[0] * a.shape[1] * b.shape[1] // THREADS_FROM))
@@ -142,7 +142,10 @@ def with_vectors(a, b):
 
 def batched(a, b, out):
     """A stack of products. The last axis of the stack is walked in compiled code, the others here: no copies."""
-    a, b, c = stacks(a, b, out)
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return np.matmul(a, b, out=out)
+    a, b = stacks(a, b)
+    c = stack_room(a, b, out)
     product = compiled_product(a.dtype)
     for at in np.ndindex(c.shape[:-3]):
         x, y, z = a[at], b[at], c[at]
@@ -151,8 +154,8 @@ def batched(a, b, out):
     return delivered(c, out)
 
 
-def stacks(a, b, out):
-    """a and b with their batch axes broadcast against each other, and the room for the result."""
+def stacks(a, b):
+    """a and b with their batch axes broadcast against each other."""
     try:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
@@ -161,5 +164,14 @@ def stacks(a, b, out):
         raise ShapeError("stacks of matrices need shapes (…, m, k) and (…, k, n) with batch axes that broadcast",
                          f"a = {shown(a)}, b = {shown(b)}", "Did you forget to swap the last two axes of b?")
     a, b = np.broadcast_to(a, batch + a.shape[-2:]), np.broadcast_to(b, batch + b.shape[-2:])
-    usable = out is not None and out.strides[-1] == out.itemsize and not overlap(out, a, b)
-    return a, b, out if usable else np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
+    return a, b
+
+
+def stack_room(a, b, out) -> np.ndarray:
+    """The array that a stack of products is computed into: `out` itself where kernels can write to it."""
+    shape = (*a.shape[:-1], b.shape[-1])
+    if out is None or out.strides[-1] != out.itemsize or overlap(out, a, b):
+        return np.empty(shape, a.dtype)
+    if out.shape != shape or out.dtype != a.dtype:
+        raise ShapeError(f"out must be {a.dtype} of shape {shape}", shown(out), "Leave `out` away to get a new array.")
+    return out

@@ -1,14 +1,15 @@
 """What this machine could do at best: multiply-adds per second and bytes per second, measured.
 
-A kernel takes at least as long as its arithmetic at the peak rate, and at least as long as its bytes at the bandwidth of
-the memory in which they lie. The larger of the two is the roof of the roofline picture (Williams, Waterman, Patterson
-2009).
+A kernel takes at least as long as its arithmetic at the peak rate, and at least as long as its bytes at the bandwidth
+of the memory in which they lie. The larger of the two is the roof of the roofline picture (Williams, Waterman,
+Patterson 2009).
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -31,7 +32,7 @@ class Peak:
     triad: np.ndarray = field(default_factory=lambda: np.array([]))  # GB/s read and written by z = x + s·y
 
     def bandwidth(self, size: float) -> float:
-        """GB/s for a working set of `size` bytes: the better of copy and triad, between the measured sizes by interpolation."""
+        """GB/s for a working set of `size` bytes: the better of copy and triad, interpolated between measured sizes."""
         return float(np.interp(np.log2(size), np.log2(self.sizes), np.maximum(self.copy, self.triad)))
 
     def roof(self, flops: float, size: float, dtype: str = "float32") -> float:
@@ -47,7 +48,8 @@ class Peak:
 def make_burn(real):
     """Multiply-adds on a tile in registers, again and again on the same numbers: nothing waits for memory."""
     unit = host_unit()
-    panel, rows, vectors = make_panel(unit, real), unit.rows, unit.vectors
+    rows, vectors = unit.rows, unit.vectors
+    panel: Any = make_panel(unit, real)
 
     @njit
     def burn(steps, a, b, c):

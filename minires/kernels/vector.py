@@ -1,14 +1,15 @@
 """The vector unit in a numba kernel: which one the machine has, and the micro-kernel of a matrix product.
 
-LLVM finds vector code for simple loops by itself. It does not find the best matrix product, because that needs a plan for
-the registers: a small tile of C stays in them while k runs. So this one loop is written out as LLVM instructions.
+LLVM finds vector code for simple loops by itself. It does not find the best matrix product, because that needs a plan
+for the registers: a small tile of C stays in them while k runs. So this one loop is written out as LLVM instructions.
 
 Addresses and strides are integers in bytes, as in `array.ctypes.data` and `array.strides`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -41,7 +42,8 @@ UNITS = {
 
 def host_unit() -> Unit:
     """The best unit of the machine that numba compiles for (it obeys NUMBA_CPU_FEATURES)."""
-    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
+    context: Any = cpu_target.target_context
+    triple, _, features = context.codegen().magic_tuple()
     have = set(features.split(","))
     if "+avx512f" in have:
         return UNITS["avx512"]
@@ -217,11 +219,11 @@ class MicroCode:
 class Words(NamedTuple):
     """Moving numbers between addresses, for kernels that pack."""
 
-    peek: object  # peek(address) → number
-    poke: object  # poke(address, number)
-    zero: object
-    lines: object  # lines(from, to): `width` neighbours
-    turn: object  # turn(from, line, to): a block of `width` lines × `lanes` numbers, transposed
+    peek: Callable  # peek(address) → number
+    poke: Callable  # poke(address, number)
+    zero: np.generic
+    lines: Callable  # lines(from, to): `width` neighbours
+    turn: Callable  # turn(from, line, to): a block of `width` lines × `lanes` numbers, transposed
 
 
 def make_words(unit: Unit, real, width: int) -> Words:

@@ -1,0 +1,182 @@
+"""How kernels are compiled and kept: read-only installs, edits, processes at once, a learner's kernels."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minires.kernels
+from minires.kernels.cache import cache_info, imported_kernels, keepable, source_stamp
+from minires.kernels.checks import same_float_dtype
+from minires.kernels.jit import njit
+from minires.messages import DtypeError
+
+FOLDER = Path(minires.kernels.__file__).parent
+HELPER = """
+from minires.kernels.jit import njit
+
+@njit
+def more(x):
+    return x + 1
+"""
+KERNEL = """
+from minires.kernels.helper import more
+from minires.kernels.jit import njit
+
+@njit
+def double(x, out):
+    for i in range(x.size):
+        out[i] = 2 * more(x[i])
+"""
+USE = """
+import sys
+import numpy as np
+from minires.kernels.tiny import double
+for dtype in sys.argv[1:]:
+    x, out = np.zeros(3, dtype), np.empty(3, dtype)
+    double(x, out)
+    print(out[0], sum(double.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def install(tmp_path):
+    """A small copy of the package whose kernels may be edited, with a kernel of its own."""
+    kernels = tmp_path / "minires" / "kernels"
+    kernels.mkdir(parents=True)
+    for name in ("cache.py", "jit.py", "__init__.py"):
+        shutil.copy(FOLDER / name, kernels)
+    (tmp_path / "minires" / "__init__.py").write_text("")
+    (kernels / "helper.py").write_text(HELPER)
+    (kernels / "tiny.py").write_text(KERNEL)
+    return tmp_path
+
+
+def start(install, *dtypes, code=USE, **environment):
+    settings = {**os.environ, "PYTHONPATH": str(install), "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    command = [sys.executable, "-c", textwrap.dedent(code), *dtypes]
+    return subprocess.Popen(command, cwd=install, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process):
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out.splitlines(), err
+
+
+def test_second_process_loads_and_says_nothing(install, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    lines, notice = finish(start(install, "float32", **cache))
+    assert lines == ["2.0 0"]
+    assert notice.count("compiling kernels") == 1
+    assert finish(start(install, "float32", **cache)) == (["2.0 1"], "")
+
+
+def test_an_edit_of_an_imported_file_compiles_again(install, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    finish(start(install, "float32", **cache))
+    path = install / "minires" / "kernels" / "helper.py"
+    path.write_text(path.read_text().replace("x + 1", "x + 2"))
+    lines, _ = finish(start(install, "float32", **cache))
+    assert lines == ["4.0 0"]
+
+
+@pytest.mark.parametrize("home", [None, "/dev/null"])
+def test_read_only_install_works_and_says_so_once(install, home):
+    (install / "minires" / "kernels" / "__pycache__").write_text("a file where the folder should be")
+    nowhere = {"NUMBA_CACHE_DIR": None, "HOME": home or "/dev/null/home", "XDG_CACHE_HOME": "/dev/null/cache"}
+    lines, notice = finish(start(install, "float32", "float64", **nowhere))
+    assert lines == ["2.0 0", "2.0 0"]
+    assert notice.count("no writable folder") == 1
+
+
+def test_four_processes_start_from_an_empty_cache(install, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    orders = [("float32", "float64"), ("float64", "float32")] * 2
+    running = [start(install, *order, **cache) for order in orders]
+    for lines, _ in map(finish, running):
+        assert [line[:3] for line in lines] == ["2.0", "2.0"]
+    lines, _ = finish(start(install, "float32", "float64", **cache))
+    assert [line[:3] for line in lines] == ["2.0", "2.0"]
+
+
+def test_machine_code_of_another_signature_is_not_run(install, tmp_path):
+    """What a race of two processes leaves behind: the index names the other signature's file."""
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    finish(start(install, "float32", "float64", **cache))
+    first, second = sorted((tmp_path / "kept").rglob("tiny.double-*.nbc"))
+    a, b = first.read_bytes(), second.read_bytes()
+    first.write_bytes(b)
+    second.write_bytes(a)
+    lines, _ = finish(start(install, "float32", "float64", **cache))
+    assert lines == ["2.0 0", "2.0 0"]
+
+
+def test_a_damaged_cache_is_made_anew(install, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    finish(start(install, "float32", **cache))
+    for path in (tmp_path / "kept").rglob("tiny.double-*"):
+        path.write_bytes(path.read_bytes()[:40])
+    assert finish(start(install, "float32", **cache))[0] == ["2.0 0"]
+    assert finish(start(install, "float32", **cache))[0] == ["2.0 1"]
+
+
+def test_clear_cache_removes_what_cache_info_counts(install, tmp_path):
+    code = USE + """
+from minires.kernels.cache import cache_info, clear_cache
+before = cache_info()
+print(before["files"] == clear_cache() > 0, before["bytes"] > 0, cache_info()["files"])
+"""
+    lines, _ = finish(start(install, "float32", code=code, NUMBA_CACHE_DIR=str(tmp_path / "kept")))
+    assert lines[-1] == "True True 0"
+
+
+def test_without_a_compiler_kernels_are_plain_functions(install):
+    code = USE.replace("sum(double.stats.cache_hits.values())", "hasattr(double, 'py_func')")
+    lines, notice = finish(start(install, "float32", code=code, NUMBA_DISABLE_JIT="1"))
+    assert lines == ["2.0 False"]
+    assert notice == ""
+
+
+def test_kernels_of_learners_are_never_kept(tmp_path):
+    @njit
+    def mine(x):
+        return x + 1
+
+    assert mine(1.0) == 2.0
+    assert not keepable(mine.py_func)
+    assert mine.stats.cache_path is None
+
+
+def test_stamp_follows_imports():
+    assert imported_kernels("from minires.kernels.exp import exp\nimport numpy") == {"exp"}
+    assert imported_kernels("from minires.messages import ShapeError") == set()
+    assert source_stamp(FOLDER / "exp_error.py") != source_stamp(FOLDER / "exp.py")
+
+
+def test_cache_info_names_a_folder():
+    info = cache_info()
+    assert set(info) == {"folder", "files", "bytes", "numba"}
+    assert info["folder"] is None or Path(info["folder"]).is_dir()
+
+
+def test_importing_the_package_of_kernels_loads_no_compiler():
+    code = "import sys, minires.kernels; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=FOLDER.parents[1], timeout=60).returncode == 0
+
+
+def test_formats_are_explained():
+    x = np.ones(3, np.float32)
+    assert same_float_dtype(x=x, gamma=None, beta=x) == np.float32
+    with pytest.raises(DtypeError, match="gamma = a float64 array"):
+        same_float_dtype(x=x, gamma=np.ones(3))
+    with pytest.raises(DtypeError, match="write 1. for 1"):
+        same_float_dtype(x=np.arange(3))
+    with pytest.raises(DtypeError, match=r"x = \[1, 2\]"):
+        same_float_dtype(x=[1, 2])
