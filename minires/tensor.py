@@ -15,8 +15,10 @@ from `saved`. With this rule `backpropagate` knows which gradients it may add in
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import operator
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -155,11 +157,8 @@ def _used_up(node: Node) -> GraphError:
 
 
 def _only_none_left_over(gradients: tuple, parents: tuple) -> bool:
-    """An optional input that was not given (a bias, say) has no parent, an option given by position (the axis in
-    x.sum(0)) no gradient: what is left over on either side may only be None.
-    """
-    shared = min(len(gradients), len(parents))
-    return not any(g is not None for g in gradients[shared:]) and not any(p is not None for p in parents[shared:])
+    """An optional input that was not given (a bias, say) has no parent; its gradient may only be None."""
+    return len(gradients) > len(parents) and all(g is None for g in gradients[len(parents) :])
 
 
 def _wrong_count(node: Node, count: int) -> GraphError:
@@ -255,6 +254,7 @@ def differentiable(
     forward: Callable,
     backward: Callable,
     *,
+    inputs: int | None = None,
     composed: Callable | None = None,
     parts: Sequence[str] = (),
     saves_inputs: bool = True,
@@ -263,23 +263,38 @@ def differentiable(
 ) -> Callable[..., Tensor]:
     """Register a forward/backward pair under `name` and return the function on tensors.
 
-    Positional arguments of the returned function are the differentiable inputs (tensors, arrays, numbers or
-    None), keyword arguments are options that go to `forward` as they are (tensors as their arrays).
+    Its first arguments are the differentiable inputs (tensors, arrays, numbers or None); the others are options,
+    which go to `forward` as they are (tensors as their arrays).
+    inputs: how many inputs there are; by default the parameters of `forward` without a default value.
     saves_inputs, saves_output: `saved` holds input arrays, or the result's: changing one in place before backward
     is an error.
     view: the result may share memory with the first input, so that both share one version counter.
     """
     op = OPS[name] = Op(name, forward, backward, composed, parts, saves_inputs, saves_output, view)
 
+    count, names = _where_options_begin(forward, inputs)
+
     def call(*inputs: Any, **options: Any) -> Tensor:
+        if count < len(inputs) <= count + len(names):
+            inputs, options = inputs[:count], {**dict(zip(names, inputs[count:], strict=False)), **options}
         if op.detours and op.composed is not None:
             return op.composed(*inputs, **options)
         return apply(op, inputs, options)
 
     call.__name__ = call.__qualname__ = name
+    call.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
     call.__doc__ = f"{forward.__doc__ or ''}\n\n    Backward\n    --------\n    {backward.__doc__ or 'See the source.'}"
     call.op = op  # type: ignore[attr-defined]
     return call
+
+
+def _where_options_begin(forward: Callable, inputs: int | None) -> tuple[int, list[str]]:
+    """How many inputs `forward` has, and the names of the parameters behind them."""
+    parameters = list(inspect.signature(forward).parameters.values())
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return sys.maxsize, []
+    count = sum(p.default is p.empty for p in parameters) if inputs is None else inputs
+    return count, [p.name for p in parameters[count:]]
 
 
 def apply(op: Op, inputs: tuple, options: dict[str, Any]) -> Tensor:
@@ -411,7 +426,13 @@ class Tensor:
         return len(self.data)
 
     def item(self) -> float:
-        """The only element as a Python number; a ValueError if there are more."""
+        """The only element as a Python number. Raises ShapeError if there are more, or none."""
+        if self.data.size != 1:
+            raise ShapeError(
+                "only a tensor with one element is a single number",
+                shown(self.data),
+                "Reduce it first: x.mean(), x.sum(), (x > 0).all() on x.numpy().",
+            )
         return self.data.item()
 
     def numpy(self) -> np.ndarray:
@@ -519,13 +540,13 @@ class Tensor:
         return f"Tensor({text}, shape={self.shape}, {self.dtype}{made})"
 
     def __bool__(self) -> bool:
-        return bool(self.data)
+        return bool(self.item())
 
     def __float__(self) -> float:
-        return float(self.data)
+        return float(self.item())
 
     def __int__(self) -> int:
-        return int(self.data)
+        return int(self.item())
 
     def __iter__(self) -> Iterator[Tensor]:
         if self.ndim == 0:

@@ -96,4 +96,6 @@ def linear_composed(x, w, b=None):
     return matmul(x, w) if b is None else add(matmul(x, w), b)
 
 
-linear = differentiable("linear", linear_forward, linear_backward, composed=linear_composed, parts=("matmul", "add"))
+linear = differentiable(
+    "linear", linear_forward, linear_backward, inputs=3, composed=linear_composed, parts=("matmul", "add")
+)

@@ -105,7 +105,7 @@ def flip_backward(dy, axis):
 
 _reshape = differentiable("reshape", reshape_forward, reshape_backward, saves_inputs=False, view=True)
 _transpose = differentiable("transpose", transpose_forward, transpose_backward, saves_inputs=False, view=True)
-swapaxes = differentiable("swapaxes", swapaxes_forward, swapaxes_backward, saves_inputs=False, view=True)
+swapaxes = differentiable("swapaxes", swapaxes_forward, swapaxes_backward, inputs=1, saves_inputs=False, view=True)
 _broadcast_to = differentiable("broadcast_to", broadcast_to_forward, broadcast_to_backward, saves_inputs=False)
 _getitem = differentiable("getitem", getitem_forward, getitem_backward, saves_inputs=False, view=True)
 _concatenate = differentiable("concatenate", concatenate_forward, concatenate_backward, saves_inputs=False)
