@@ -27,42 +27,42 @@ VOCAB = 65
 # ------------------------------------------------------------------------------------------ counting operations
 
 
-def _linear(node: Node) -> int:
+def _linear(node: Any) -> int:
     return 2 * _size(node) * node.saved[1].shape[0]  # x W: one multiply and one add per term
 
 
-def _matmul(node: Node) -> int:
+def _matmul(node: Any) -> int:
     return 2 * _size(node) * node.saved[0].shape[-1]
 
 
-def _ffn(node: Node) -> int:
+def _ffn(node: Any) -> int:
     (x, w1, _), _, (_, w2, _), _ = node.saved
     rows = x.size // w1.shape[0]
     return 2 * rows * (w1.size + w2.size) + rows * w1.shape[1]
 
 
-def _attention(node: Node) -> int:
+def _attention(node: Any) -> int:
     batch, heads, t, dh = node.saved[0].shape
     return 2 * 2 * batch * heads * t * t * dh  # q kᵀ and P v, counted in full also where a mask hides half
 
 
-def _sinkhorn(node: Node) -> int:
+def _sinkhorn(node: Any) -> int:
     return 2 * len(node.saved[1]) * _size(node)  # one sum and one division per normalisation
 
 
-def _depth_sum(node: Node) -> int:
+def _depth_sum(node: Any) -> int:
     return 2 * len(node.saved[1]) * _size(node)
 
 
-def _depth_attention(node: Node) -> int:
+def _depth_attention(node: Any) -> int:
     return 6 * len(node.saved[5]) * _size(node)  # squares, scores and the weighted sum, two each per source
 
 
-def _size(node: Node) -> int:
+def _size(node: Any) -> int:
     return int(np.prod(node.shape))
 
 
-COUNTS: dict[str, Callable[[Node], int]] = {
+COUNTS: dict[str, Callable[[Any], int]] = {
     "linear": _linear, "matmul": _matmul, "ffn": _ffn, "self_attention": _attention, "sinkhorn": _sinkhorn,
     "depth_sum": _depth_sum, "depth_attention": _depth_attention,
 }  # fmt: skip
