@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,7 @@ class Trial:
     right: Sequence[Outcome]
     wrong_way: Callable
     mistakes: Sequence[Mistake]
+    tried: dict[tuple[frozenset[str], int], Outcome] = field(default_factory=dict)
 
     def findings(self) -> list[Finding]:
         """Everything that is wrong; empty if nothing is."""
@@ -103,8 +104,12 @@ class Trial:
         return []
 
     def _making(self, made: set[str], i: int) -> Outcome:
-        with np.errstate(all="ignore"):
-            return run(lambda *args: self.wrong_way(made, *args), self.cases[i], self.names)
+        """What these mistakes give in case i."""
+        key = (frozenset(made), i)
+        if key not in self.tried:
+            with np.errstate(all="ignore"):
+                self.tried[key] = run(lambda *args: self.wrong_way(made, *args), self.cases[i], self.names)
+        return self.tried[key]
 
     def _touched(self, mistake: Mistake, made: set[str], names: Sequence[str]) -> str:
         """Which of `names` would be another value without this mistake."""

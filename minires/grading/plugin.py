@@ -17,7 +17,7 @@ import pytest
 
 from minires.files import atomic_write
 from minires.grading.answer import Answer, LearnerError, NotAttempted
-from minires.grading.course import Course
+from minires.grading.course import Course, find_course
 from minires.grading.diagnose import Diagnosed
 
 
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: Any, items: list) -> None:
 @pytest.fixture
 def answer(request: pytest.FixtureRequest) -> Answer:
     """The function under test for a grader marked with `grades(id)`."""
-    course = Course(referee=request.config.getoption("--course", None))
+    course = Course(find_course(request.path), request.config.getoption("--course", None))
     exercise = course.exercises[request.function.exercise_id]
     file = request.config.getoption("--answer", None)
     return Answer.from_file(exercise, file or exercise.home / "solution.py")

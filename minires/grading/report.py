@@ -43,10 +43,10 @@ def _print_finding(console: Any, finding: dict[str, str]) -> None:
 
     console.print(Text(f"    {finding['where']}: {finding['mistake'].replace('_', ' ')}", style="bold"))
     grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(width=12, justify="right", style="dim")
+    grid.add_column(width=12, style="dim")
     grid.add_column(overflow="fold")
     for label in ("must", "yours", "look"):
-        grid.add_row(label, Text(finding[label]))
+        grid.add_row(f"      {label}", Text(finding[label]))
     console.print(grid)
 
 

@@ -46,7 +46,9 @@ def test_wheel_carries_the_data_the_credits_and_the_course(tmp_path):
         for name in [*SHIPPED, "CREDITS.md"]:
             assert archive.read(f"minires/data/{name}") == (FOLDER / name).read_bytes()
     for folder in ("lessons", "tests/lessons"):
-        ours = [p for p in (ROOT / folder).rglob("*.py") if "__pycache__" not in p.parts]
+        ours = [
+            p for p in (ROOT / folder).rglob("*.*") if p.suffix in (".py", ".toml") and "__pycache__" not in p.parts
+        ]
         missing = {f"minires/_course/{p.relative_to(ROOT).as_posix()}" for p in ours} - names
         assert not missing
     assert {n.split("/")[0] for n in names} == {"minires", wheel.name.split("-py3")[0] + ".dist-info"}

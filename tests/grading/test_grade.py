@@ -205,6 +205,9 @@ def test_a_lesson_of_ones_own_is_graded_by_its_own_files(course):
     )
     assert grade(["double/twice"], course)[0].mistake == "squared"
     assert grade(["double"], course, solutions=True)[0].status == "passed"
+    plain = [sys.executable, "-m", "pytest", "-q", "tests/lessons/test_50_double.py"]
+    done = subprocess.run(plain, cwd=course, env=_environment(), capture_output=True, text=True)
+    assert "1 passed" in done.stdout, done.stdout
 
 
 # ------------------------------------------------------------------------------------------------------- progress
