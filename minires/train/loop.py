@@ -116,7 +116,7 @@ class Trainer:
         self.begin()
         started, before = time.monotonic(), self.history.seconds
         try:
-            with asked_to_stop() as stop, self.bar() as bar:
+            with one_blas_thread(), asked_to_stop() as stop, self.bar() as bar:
                 while self.history.steps < self.steps and not stop:
                     self.one_step()
                     self.history.seconds = before + time.monotonic() - started
@@ -207,6 +207,18 @@ class Trainer:
     def note(self) -> str:
         last = f", evaluation {self.history.evaluations[-1][1]:.3f}" if self.history.evaluations else ""
         return f"loss {self.history.losses[-1]:.3f}{last}"
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """NumPy's matrix products in one thread each: the same bits on every run, and no two thread pools that spin.
+
+    At the sizes of the lessons it is also the fastest; on busy cores several threads can be many times slower.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        yield
 
 
 @contextmanager

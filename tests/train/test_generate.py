@@ -53,8 +53,8 @@ def test_the_seed_decides(corpus, small):
 
 
 def test_a_trained_model_writes_what_it_has_learned(corpus):
-    model = DecoderLM(len(corpus.vocab), d=48, heads=4, blocks=2, context=12, init="xavier", rng=0)
-    fit(model, lambda rng: corpus.batch(rng, 16, 12), AdamW(model.parameters(), lr=5e-3), 200, clip=1.0)
+    model = DecoderLM(len(corpus.vocab), d=32, heads=4, blocks=2, context=12, init="xavier", rng=0)
+    fit(model, lambda rng: corpus.batch(rng, 16, 12), AdamW(model.parameters(), lr=1e-2), 150, clip=1.0)
     text = generate(model, corpus, "to be, or not", 60, temperature=0)
     assert text.startswith("to be, or not to be: that is the question.")
 

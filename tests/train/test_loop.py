@@ -131,6 +131,19 @@ def test_a_spike_is_in_the_history():
     assert 90 in fit(model, pairs, SGD(model.parameters(), lr=1e-6), 120).spikes
 
 
+def test_matrix_products_run_in_one_thread_while_training():
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    def threads():
+        return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+
+    model, during = Line(), []
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        fit(model, lambda rng: ONE, SGD(model.parameters()), 1, on_step=lambda step, h: during.append(threads()))
+        assert during == [{1}] and threads() == before
+
+
 # --------------------------------------------------------------------------------------------------------- Ctrl-C
 
 
