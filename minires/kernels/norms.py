@@ -36,13 +36,15 @@ def layernorm_rows_backward(dy, xhat, rstd, gamma, dx, dgamma, dbeta):
         first = dy.dtype.type(0)
         second = dy.dtype.type(0)
         for j in range(d):
-            first += dy[i, j] * gamma[j]
-            second += dy[i, j] * gamma[j] * xhat[i, j]
+            dxhat = dy[i, j] * gamma[j]
+            dx[i, j] = dxhat
+            first += dxhat
+            second += dxhat * xhat[i, j]
         first /= width
         second /= width
         r = rstd[i]
         for j in range(d):
-            dx[i, j] = r * (dy[i, j] * gamma[j] - first - xhat[i, j] * second)
+            dx[i, j] = r * (dx[i, j] - first - xhat[i, j] * second)
         for j in range(d):
             dgamma[j] += dy[i, j] * xhat[i, j]
             dbeta[j] += dy[i, j]
@@ -90,11 +92,13 @@ def rmsnorm_rows_backward(dy, xhat, rstd, gamma, dx, dgamma):
     for i in range(n):
         along = dy.dtype.type(0)
         for j in range(d):
-            along += dy[i, j] * gamma[j] * xhat[i, j]
+            dxhat = dy[i, j] * gamma[j]
+            dx[i, j] = dxhat
+            along += dxhat * xhat[i, j]
         along /= width
         r = rstd[i]
         for j in range(d):
-            dx[i, j] = r * (dy[i, j] * gamma[j] - xhat[i, j] * along)
+            dx[i, j] = r * (dx[i, j] - xhat[i, j] * along)
         for j in range(d):
             dgamma[j] += dy[i, j] * xhat[i, j]
 
