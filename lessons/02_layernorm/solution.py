@@ -16,7 +16,7 @@ def layernorm_forward(x, gamma, beta, eps=1e-5):
     rstd = 1 / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)  # (..., 1)
     xhat = centred * rstd  # (..., d)
     y = xhat if gamma is None else gamma * xhat
-    y = y.copy() if beta is None else y + beta
+    y = y if beta is None else y + beta
     return y, (xhat, rstd, gamma, beta is not None)
 
 

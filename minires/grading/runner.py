@@ -154,7 +154,10 @@ def _kill(child: subprocess.Popen) -> None:
 
 def _no_verdict(code: int | None, limit: float, output: str) -> dict[str, Any]:
     if code is None:
-        given, look = f"it was still running after {limit:g} s and was stopped", "Look for a loop that never ends."
+        given, look = (
+            f"it was still running after {limit:g} s and was stopped",
+            "Look for a loop that never ends, or for far more work than the task needs.",
+        )
     else:
         given, look = (
             f"its process ended early, with exit code {code}",

@@ -9,6 +9,7 @@ import pytest
 from minires.grading import Answer, Case, Course, Diagnosed, LearnerError, NotAttempted
 from minires.grading.compare import run
 from minires.grading.course import load_module, shipped
+from minires.grading.diagnose import Trial
 from minires.grading.stubs import exercise_file, is_fresh
 
 COURSE = Course(shipped(), shipped())
@@ -143,13 +144,20 @@ def test_writing_into_an_argument_is_found(exercise_id):
     assert "changed_argument" in kinds(diagnosis(exercise_id, wrapped(exercise_id, change)))
 
 
-def test_a_result_that_shares_memory_with_another_is_found():
-    def change(solution, args):
-        y, saved = solution(*args)
-        return (saved[0], saved) if args[1] is None and args[2] is None else (y, saved)
+def test_a_result_that_shares_memory_is_found_unless_the_solution_does_it_too():
+    def apart(x):
+        return x + 1, x + 1
 
-    found = diagnosis("layernorm/forward", wrapped("layernorm/forward", change))
-    assert kinds(found) == {"shared_memory"}
+    def together(x):
+        return (x + 1,) * 2
+
+    def found(yours, right):
+        cases, names = [Case((np.ones(3),))], ("a", "b")
+        outcomes = [[run(f, case, names, twice=True) for case in cases] for f in (yours, right)]
+        return {f.mistake for f in Trial(cases, names, *outcomes, lambda wrong, x: right(x), []).findings()}
+
+    assert found(together, apart) == {"shared_memory"}
+    assert found(together, together) == found(apart, together) == found(apart, apart) == set()
 
 
 @pytest.mark.parametrize("exercise_id", EXERCISES)
@@ -283,3 +291,67 @@ def test_outcomes_do_not_depend_on_earlier_cases():
     case = Case((np.ones(3), None))
     outcome = run(lambda dy, saved: (dy * 2, dy), case, ("dx", "df"))
     assert outcome.changed == [] and np.array_equal(case.args[0], np.ones(3))
+
+
+# ------------------------------------------------------------------------------- right answers written another way
+
+
+def add_backward_with_copies(dy, saved):
+    return [dy.copy(), 1.0 * dy]
+
+
+def block_backward_with_einsum(dy, saved):
+    x, h, w1, w2 = saved
+    rows = [list(range(dy.ndim - 1))] * 2
+    dh = np.where(h > 0, np.einsum("...o,ho->...h", dy, w2), 0).astype(dy.dtype)
+    dx = dy + np.einsum("...h,ih->...i", dh, w1)
+    return dx, np.tensordot(x, dh, rows), np.tensordot(h * (h > 0), dy, rows)
+
+
+def paths_with_a_polynomial(jacobians, dy):
+    rows = [dy]
+    for J in jacobians[::-1]:
+        longer = [row @ J for row in rows]
+        rows = [rows[0], *(a + b for a, b in zip(rows[1:], longer[:-1])), longer[-1]]
+    return np.stack(rows)
+
+
+def forward_with_var(x, gamma, beta, eps=1e-5):
+    rstd = 1 / np.sqrt(np.var(x, -1, keepdims=True) + eps)
+    xhat = (x - np.mean(x, -1, keepdims=True)) * rstd
+    y = xhat * (1 if gamma is None else gamma) + (0 if beta is None else beta)
+    return y, [xhat, rstd, gamma, beta is not None]
+
+
+def backward_with_matrices(dy, saved):
+    xhat, rstd, gamma, has_beta = saved
+    d = dy.shape[-1]
+    gain = np.ones(d, dy.dtype) if gamma is None else gamma
+    core = np.eye(d, dtype=dy.dtype) - np.ones((d, d), dy.dtype) / d - xhat[..., :, None] * xhat[..., None, :] / d
+    dx = np.einsum("...i,...ij->...j", dy * gain, core) * rstd
+    flat, hats = dy.reshape(-1, d), xhat.reshape(-1, d)
+    return dx, None if gamma is None else np.einsum("nd,nd->d", flat, hats), flat.sum(0) if has_beta else None
+
+
+def jacobian_from_backward_passes(x, gamma, eps=1e-5):
+    from minires.ops.norms import layernorm_backward, layernorm_forward
+
+    saved = layernorm_forward(x, gamma, None, eps)[1]
+    J = np.stack([layernorm_backward(row, saved)[0] for row in np.eye(len(x), dtype=x.dtype)])
+    blind = np.stack([np.ones_like(x), x - x.mean()])
+    return J, blind / np.sqrt((blind**2).sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "function"),
+    [
+        ("residual_add/add_backward", add_backward_with_copies),
+        ("residual_add/block_backward", block_backward_with_einsum),
+        ("residual_add/paths", paths_with_a_polynomial),
+        ("layernorm/forward", forward_with_var),
+        ("layernorm/backward", backward_with_matrices),
+        ("layernorm/jacobian", jacobian_from_backward_passes),
+    ],
+)
+def test_right_answers_written_another_way_pass(exercise_id, function):
+    judge(exercise_id, function)

@@ -38,7 +38,7 @@ def test_forward(answer):
             ),
             Case((x, None, beta, eps), *NO_GAMMA),
             Case((x, gamma, None, eps), *NO_BETA),
-            Case((x, None, None, eps), "neither gamma nor beta", "Then y is x̂ (as an array of its own)."),
+            Case((x, None, None, eps), "neither gamma nor beta", "Then y is x̂."),
             Case(_forward(40, 3, 6, dtype=np.float32), *FLOAT32),
         ]
     )
