@@ -591,6 +591,8 @@ class Tensor:
         raise _numpy_function(ufunc.__name__)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function in (np.shape, np.ndim, np.size):
+            return function(args[0].data, *args[1:], **kwargs)
         raise _numpy_function(function.__name__)
 
     if TYPE_CHECKING:  # bound in ops/syntax.py, so that this page needs no operation

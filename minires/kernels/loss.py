@@ -54,7 +54,7 @@ def cross_entropy_forward(logits, targets, ignore_index=-100, label_smoothing=0.
     kept = flat != ignore_index
     safe = np.where(kept, flat, 0)
     count = np.count_nonzero(kept)
-    if count == 0 or safe.min() < 0 or safe.max() >= logits.shape[-1]:
+    if count == 0 or safe.min() < 0 or safe.max() >= logits.shape[-1] or not 0 <= label_smoothing <= 1:
         return NotImplemented
     rows, real = as_rows(logits), logits.dtype.type  # (n, classes)
     logp = np.empty(rows.shape, logits.dtype)

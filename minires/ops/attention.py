@@ -131,6 +131,8 @@ attention = differentiable(
 
 def split_heads(packed, heads):
     """(B, T, 3d) → q, k, v, each (B, heads, T, d/heads), as views. The packed axis is [q | k | v]."""
+    if packed.ndim != 3:
+        raise ShapeError("the packed projection must be (B, T, 3d)", shown(packed), "Add a batch axis: x[None].")
     b, t, three_d = packed.shape
     if three_d % (3 * heads):
         raise ShapeError(

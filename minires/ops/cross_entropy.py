@@ -40,10 +40,13 @@ def cross_entropy_forward(logits, targets, ignore_index=IGNORE, label_smoothing=
 
     logits: (…, C); targets: integers (…). q puts 1-ε on the target and ε/C on every class (ε = label_smoothing).
     saved = (log p, targets, kept, ε, shape of logits): (N_all, C), (N_all,), (N_all,) booleans, a number, a tuple.
-    Raises DtypeError, ShapeError or ValueProblem for targets that are not ids of classes, or if all are ignored.
+    Raises DtypeError, ShapeError or ValueProblem for targets that are not ids of classes, if all are ignored, and
+    for an ε outside 0 … 1.
     """
     targets = np.asarray(targets)
     _check_targets(logits, targets, ignore_index)
+    if not 0 <= label_smoothing <= 1:
+        raise ValueProblem("label smoothing must be between 0 and 1", shown(label_smoothing), "Write 0.1 for 10 %.")
     logp, _ = log_softmax_forward(logits.reshape(-1, logits.shape[-1]))  # (N, C)
     flat = targets.reshape(-1)  # (N,)
     kept = flat != ignore_index

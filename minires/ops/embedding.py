@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minires.messages import DtypeError, ValueProblem, shown
+from minires.messages import DtypeError, ShapeError, ValueProblem, shown
 from minires.tensor import differentiable
 
 
@@ -12,8 +12,11 @@ def embedding_forward(table, ids):
     """y = table[ids]: token id i becomes row i.
 
     table: (V, d); ids: integers of any shape. y: ids.shape + (d,). saved = (ids, V).
-    Raises DtypeError for ids that are not integers and ValueProblem for ids outside 0 … V-1.
+    Raises ShapeError for a table that is not (V, d), DtypeError for ids that are not integers and ValueProblem for
+    ids outside 0 … V-1.
     """
+    if table.ndim != 2:
+        raise ShapeError("an embedding table must be (V, d)", shown(table), "It has one row per symbol.")
     ids = np.asarray(ids)
     if ids.dtype.kind not in "iu":
         raise DtypeError("token ids must be integers", shown(ids), "Encode the text first, or cast with astype(int).")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from minires.messages import ShapeError
 from minires.ops.broadcast import unbroadcast
 from minires.tensor import Tensor, _plain_index, differentiable
 
@@ -149,17 +150,33 @@ def stack(tensors, axis: int = 0) -> Tensor:
 
 
 def expand_dims(x, axis: int) -> Tensor:
-    """Add an axis of length 1."""
-    return _reshape(x, shape=np.expand_dims(x.data, axis).shape)
+    """Add an axis of length 1, before position `axis` of the result."""
+    return _reshape(x, shape=_shape_after(np.expand_dims, x, axis, "the new axis must have a place"))
 
 
 def squeeze(x, axis=None) -> Tensor:
-    """Remove axes of length 1."""
-    return _reshape(x, shape=np.squeeze(x.data, axis).shape)
+    """Remove axes of length 1: all of them, or those in `axis`."""
+    return _reshape(x, shape=_shape_after(np.squeeze, x, axis, "only axes of length 1 can be removed"))
+
+
+def _shape_after(rule, x, axis, must):
+    """The shape that a NumPy function would give an array of x's shape."""
+    try:
+        return rule(np.broadcast_to(0, np.shape(x)), axis).shape
+    except ValueError as error:
+        hint = f"NumPy says: {error}. Axes are counted from 0, or from the end with -1, -2, …"
+        raise ShapeError(must, f"axis {axis} of shape {np.shape(x)}", hint) from None
 
 
 def split(x, sections, axis: int = -1) -> list[Tensor]:
-    """Cut x along `axis` into equal `sections`, or at the indices of a list, as np.split does."""
-    places = np.split(np.arange(x.shape[axis]), sections)
-    before = (slice(None),) * (axis % x.ndim)
-    return [x[(*before, slice(p[0], p[-1] + 1) if len(p) else slice(0, 0))] for p in places]
+    """Cut x along `axis` into equal `sections`, or at the indices of a list, as np.split does.
+
+    Raises ShapeError if the axis cannot be cut into equal parts.
+    """
+    size = np.shape(x)[axis]
+    if isinstance(sections, int) and (sections < 1 or size % sections):
+        hint = f"Choose a divisor of {size}, or give the places of the cuts as a list."
+        raise ShapeError("the axis must be cut into equal parts", f"{sections} parts of shape {np.shape(x)}", hint)
+    places = np.split(np.arange(size), sections)
+    before = (slice(None),) * (axis % np.ndim(x))
+    return [getitem(x, (*before, slice(p[0], p[-1] + 1) if len(p) else slice(0, 0))) for p in places]
