@@ -7,12 +7,13 @@ Exit codes: 0 all well · 1 the answer is no (an exercise failed, a figure is st
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from minires import __version__
 from minires.messages import Explained, UnknownName, ValueProblem, did_you_mean
@@ -38,6 +39,10 @@ _NEXT = "New here? Run `minires tour`, then `minires init course` and open cours
 
 class Parser(argparse.ArgumentParser):
     """argparse, but its complaints become messages in three parts like all others."""
+
+    def __init__(self, *words: Any, **options: Any):
+        wide = functools.partial(argparse.HelpFormatter, max_help_position=32)
+        super().__init__(*words, formatter_class=wide, **options)
 
     def error(self, message: str) -> NoReturn:
         must = f"the arguments must be as `{self.prog} --help` lists them"

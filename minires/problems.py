@@ -14,7 +14,7 @@ import numpy as np
 from minires.data import CharCorpus, copy_task, digits, hamlet, induction, modular_addition, reversal
 from minires.data.tasks import IGNORE, SequenceTask
 from minires.messages import UnknownName, ValueProblem
-from minires.models import DecoderLM, DeepMLP
+from minires.models import DecoderLM, DeepMLP, get_recipe
 from minires.nn import Module
 from minires.tensor import no_grad
 from minires.train import generate
@@ -50,12 +50,13 @@ def make_problem(settings: Mapping[str, Any]) -> Problem:
     return PROBLEMS[name](settings)
 
 
-def _decoder(vocab: int, context: int) -> Callable[[Mapping[str, Any]], Module]:
-    def build(settings: Mapping[str, Any]) -> Module:
-        chosen = {name: settings[name] for name in MODEL_SETTINGS}
+def decoder(vocab: int, context: int, settings: Mapping[str, Any]) -> DecoderLM:
+    """A fresh language model: by a recipe if `settings` name one, else from the connection, the norm and the rest."""
+    chosen = {name: settings[name] for name in MODEL_SETTINGS}
+    if not settings["recipe"]:
         return DecoderLM(vocab, context=context, rng=settings["seed"], **chosen)
-
-    return build
+    chosen = {name: value for name, value in chosen.items() if name not in ("connection", "norm")}
+    return get_recipe(settings["recipe"]).build(vocab, context=context, rng=settings["seed"], **chosen)
 
 
 def _checks(draw: Callable[[np.random.Generator], Pair]) -> list[Pair]:
@@ -75,7 +76,7 @@ def play(settings: Mapping[str, Any], text: str | None = None) -> Problem:
         batches=lambda rng: corpus.batch(rng, *size),
         check=_checks(lambda rng: corpus.batch(rng, *size, "val")),
         references={"letter frequencies (unigram)": baselines.unigram, "letter pairs (bigram)": baselines.bigram},
-        build=_decoder(len(corpus.vocab), settings["length"]),
+        build=partial(decoder, len(corpus.vocab), settings["length"]),
         show=lambda model, rng: generate(model, corpus, opening(corpus), 300, temperature=0.8, rng=rng),
         notes={"vocab": corpus.vocab},
     )
@@ -119,7 +120,7 @@ def _task(settings: Mapping[str, Any], draw: Callable[..., SequenceTask], unused
         batches=pair,
         check=_checks(pair),
         references={"an even guess": example.chance, "the best possible": 0.0},
-        build=_decoder(example.vocab_size, example.inputs.shape[1]),
+        build=partial(decoder, example.vocab_size, example.inputs.shape[1]),
         show=lambda model, rng: _answers(model, draw(rng, 256)),
         unused=(*unused, "text"),
     )
@@ -168,7 +169,7 @@ def _digits(settings: Mapping[str, Any]) -> Problem:
         references={"an even guess": float(np.log(10)), "the best possible": 0.0},
         build=build,
         show=lambda model, rng: _accuracy(_logits(model, images.x_test).argmax(-1) == images.y_test),
-        unused=("heads", "length", "dropout", "text"),
+        unused=("heads", "length", "dropout", "text", "recipe"),
     )
 
 
@@ -194,8 +195,13 @@ PROBLEMS: dict[str, Callable[[Mapping[str, Any]], Problem]] = {
 
 
 def used(problem: Problem, given: Iterable[str], name: str) -> None:
-    """Raises ValueProblem if a setting was given that this problem has no use for: nothing is silently ignored."""
+    """Raises ValueProblem if a setting was given that has no use: nothing is silently ignored."""
+    given = list(given)
     idle = [setting for setting in given if setting in problem.unused]
     if idle:
         options = ", ".join(f"--{setting}" for setting in idle)
         raise ValueProblem(f"a setting must mean something for the data {name!r}", options, "Leave it out.")
+    twice = [setting for setting in ("connection", "norm") if setting in given and "recipe" in given]
+    if twice:
+        options = f"--recipe and --{' and --'.join(twice)}"
+        raise ValueProblem("a recipe brings its own connection and norm", options, "Leave out one of the two.")

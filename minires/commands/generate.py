@@ -22,8 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the prompt and what the model adds."""
     from minires.commands.setup import machine, run_file
+    from minires.commands.train import make_settings
     from minires.messages import ValueProblem
-    from minires.problems import alphabet
+    from minires.problems import alphabet, decoder
     from minires.train import generate, load_checkpoint
 
     run_file(args.load)
@@ -31,7 +32,9 @@ def run(args: argparse.Namespace) -> int:
     if "vocab" not in checkpoint.notes:
         hint = "Train one: minires train --data play --checkpoint FILE."
         raise ValueProblem("text needs a model that was trained on text", f"{args.checkpoint!r}", hint)
-    corpus, model = alphabet(checkpoint.notes["vocab"]), checkpoint.build_model()
+    vocab, settings = checkpoint.notes["vocab"], make_settings(checkpoint.notes["settings"])
+    corpus, model = alphabet(vocab), decoder(len(vocab), settings["length"], settings)
+    model.load_state_dict(checkpoint.model_state)
     with machine(None, 1):
         print(generate(model, corpus, args.prompt, args.length, args.temperature, args.top_k, args.seed))
     return 0

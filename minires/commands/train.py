@@ -18,6 +18,7 @@ DATA: dict[str, tuple[Any, str]] = {
 }
 MODEL: dict[str, tuple[Any, str]] = {
     "connection": ("pre_norm", "how a sublayer joins the stream: none, residual, post_norm, pre_norm, …"),
+    "recipe": ("", "a residual recipe in its place, with norm and initial scale: see `minires residuals --list`"),
     "norm": ("layernorm", "layernorm, rmsnorm, …"),
     "init": ("gpt2", "how weights begin: xavier, he, lecun, gpt2, gpt2_scaled, …"),
     "activation": ("gelu_tanh", "relu, gelu, gelu_tanh or silu"),
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         section = parser.add_argument_group(title)
         for name, (default, line) in group.items():
             text = f"{line} (default: {default})" if default != "" else line
-            metavar = {str: "NAME", int: "N", float: "X"}[type(default)] if name != "text" else "FILE"
+            metavar = "FILE" if name == "text" else {str: "NAME", int: "N", float: "X"}[type(default)]
             section.add_argument(f"--{name}", type=type(default), default=argparse.SUPPRESS, metavar=metavar, help=text)
     files = parser.add_argument_group("files and machine")
     files.add_argument("--checkpoint", metavar="FILE", help="save the run here (.npz), also at Ctrl-C")

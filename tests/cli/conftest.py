@@ -15,7 +15,7 @@ def _environment(**extra):
     return {k: v for k, v in os.environ.items() if k not in dropped} | {"PYTHONPATH": os.pathsep.join(sys.path)} | extra
 
 
-def _minires(*words, cwd=None, timeout=120, **extra):
+def _minires(*words, cwd=None, timeout=300, **extra):
     """`minires WORDS` as a process: returncode, stdout, stderr."""
     command = [sys.executable, "-m", "minires", *map(str, words)]
     text = dict(text=True, encoding="utf-8", stdin=subprocess.DEVNULL)

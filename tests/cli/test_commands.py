@@ -168,6 +168,8 @@ def test_both_backends_train_alike(call, tmp_path):
 WRONG = [
     (["train", "--data", "plya"], "data must be one of", "Did you mean 'play'?"),
     (["train", "--connection", "pre-norm"], "residual connection must be one of", "Did you mean 'pre_norm'?"),
+    (["train", "--recipe", "deepnrom"], "recipe must be one of", "Did you mean 'deepnorm'?"),
+    (["train", "--recipe", "mhc", "--norm", "rmsnorm"], "brings its own connection and norm", "--norm"),
     (["train", "--optimizer", "adamv"], "optimiser must be one of", "Did you mean 'adam"),
     (["train", "--backend", "nunpy"], "backend must be one of", "Did you mean 'numpy'?"),
     (["train", "--data", "digits", "--heads", "2"], "must mean something for the data 'digits'", "--heads"),
@@ -222,7 +224,7 @@ def test_ctrl_c_ends_the_training_with_a_whole_checkpoint(environment, tmp_path)
     assert "parameters" in process.stdout.readline()
     time.sleep(1.5)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130 and "stopped after" in err and "Traceback" not in err
     assert load_checkpoint(file).step > 0
     assert [p.name for p in tmp_path.iterdir()] == ["run.npz"]

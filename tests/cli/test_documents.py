@@ -42,7 +42,7 @@ def run_shell(script, folder, environment):
     path = os.pathsep.join([str(folder.parent / "bin"), os.environ["PATH"]])
     env = environment(PATH=path, PYTHONPATH=str(folder), MPLBACKEND="Agg")
     return subprocess.run(
-        ["bash", "-euxo", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=240
+        ["bash", "-euxo", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=600
     )
 
 
