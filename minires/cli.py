@@ -7,22 +7,21 @@ Exit codes: 0 all well · 1 the answer is no (an exercise failed, a figure is st
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
 import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from minires import __version__
 from minires.messages import Explained, UnknownName, ValueProblem, did_you_mean
 
 COMMANDS = {
-    "tour": "two minutes: verified backward passes, the gradient table, a Transformer trained on a play",
+    "tour": "two minutes: checked gradients, the gradient table, a trained model",
     "init": "copy the course into a folder of your own",
     "grade": "grade your exercises, and name the mistake",
-    "residuals": "list the residual recipes with equation, parameters, operations, memory and time",
+    "residuals": "list the residual recipes: equations, and what each costs",
     "compare": "measure residual recipes side by side, by depth",
     "experiments": "list the experiments with their settings",
     "run": "run one experiment and print what it measured",
@@ -34,15 +33,11 @@ COMMANDS = {
     "cache": "show or clear the compiled kernels",
 }
 
-_NEXT = "New here? Run `minires tour`, then `minires init course` and open course/README.md."
+_NEXT = "New here? Run `minires tour`. Every command explains itself: `minires COMMAND --help`."
 
 
 class Parser(argparse.ArgumentParser):
     """argparse, but its complaints become messages in three parts like all others."""
-
-    def __init__(self, *words: Any, **options: Any):
-        wide = functools.partial(argparse.HelpFormatter, max_help_position=32)
-        super().__init__(*words, formatter_class=wide, **options)
 
     def error(self, message: str) -> NoReturn:
         must = f"the arguments must be as `{self.prog} --help` lists them"
@@ -56,17 +51,29 @@ def build_parser(chosen: str | None) -> tuple[Parser, Parser]:
     """The parser of `minires`, and the one of the `chosen` command. Only that command's file is imported."""
     debug = Parser(add_help=False)
     debug.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error")
-    about = "Residual connections from scratch: y = x + F(x)."
-    parser = Parser("minires", description=about, epilog=_NEXT, parents=[debug])
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = Parser(
+        "minires",
+        usage="minires COMMAND [options]",
+        description=_about(),
+        epilog=_NEXT,
+        parents=[debug],
+        formatter_class=as_written,
+    )
     parser.add_argument("--version", action="version", version=f"minires {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(dest="command", prog="minires", help=argparse.SUPPRESS)
     own = parser
     for name, line in COMMANDS.items():
-        sub = commands.add_parser(name, help=line, description=line[0].upper() + line[1:] + ".", parents=[debug])
+        sub = commands.add_parser(name, description=line[0].upper() + line[1:] + ".", parents=[debug])
         if name == chosen:
             own = sub
             importlib.import_module(f"minires.commands.{name}").add_arguments(sub)
     return parser, own
+
+
+def _about() -> str:
+    lines = [f"  {name:<13}{line}" for name, line in COMMANDS.items()]
+    return "\n".join(["Residual connections from scratch: y = x + F(x).", "", "commands:", *lines])
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

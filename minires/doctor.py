@@ -101,7 +101,7 @@ def _blas() -> Iterator[Finding]:
             "BLAS", f"{lib['internal_api']} {lib['version']}, {kernels} kernels, {lib['num_threads']} threads"
         )
     if not found:
-        advice = "Matrix products still work. Only `--threads` cannot limit this library."
+        advice = "Matrix products still work, but how many threads they use cannot be limited."
         yield Finding("BLAS", "none that threadpoolctl knows (Apple's Accelerate, for example)", "note", advice)
     for switch in _BLAS_SWITCHES:
         if switch in os.environ:
@@ -114,7 +114,12 @@ def _threads() -> Iterator[Finding]:
     yield Finding("processors", f"{usable} of {os.cpu_count()} usable")
     for switch in _THREAD_SWITCHES:
         if switch in os.environ:
-            yield Finding(switch, os.environ[switch], "note", "This is the upper limit of what `--threads` can use.")
+            yield Finding(
+                switch,
+                os.environ[switch],
+                "note",
+                "An upper limit. Training uses one thread for matrix products anyway.",
+            )
 
 
 def _processor() -> Iterator[Finding]:

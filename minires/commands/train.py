@@ -52,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--resume", metavar="FILE", help="go on from a checkpoint, with its settings; saves there")
     files.add_argument("--load", metavar="FILE", help="a Python file of yours that registers a connection")
     files.add_argument("--backend", metavar="NAME", help="numpy or numba (default: numba where it is installed)")
-    files.add_argument("--threads", type=int, default=1, metavar="N", help="processors to use (default: 1)")
     add_json(files)
 
 
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     run_file(args.load)
     given = {name: value for name, value in vars(args).items() if name in SETTINGS}
     settings = _settings(given, args.resume)
-    with machine(args.backend, args.threads):
+    with machine(args.backend, 1):
         result = train(settings, given, args.checkpoint, args.resume, quiet=args.json == "-")
     write_json(result, args.json)
     return 130 if result["history"]["interrupted"] else 0

@@ -178,7 +178,6 @@ WRONG = [
     (["train", "--heads", "3"], "heads must divide d", "3 heads"),
     (["train", "--steps", "two"], "minires train --help", "'two'"),
     (["train", "--steps", "0"], "at least 1", "0"),
-    (["train", "--threads", "0"], "threads must be at least 1", "0"),
     (["train", "--load", "missing.py"], "takes a Python file", "missing.py"),
     (["train", "--resume", "missing.npz"], "must exist", "missing.npz"),
     (["generate", "missing.npz"], "must exist", "missing.npz"),
