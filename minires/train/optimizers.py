@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from minires.backend import backend, numba_problem
 from minires.messages import ShapeError, UnknownName, ValueProblem, shown
 from minires.nn import Parameter
 from minires.train import updates
@@ -140,12 +141,14 @@ class AdamW(Optimizer):
         super().__init__(parameters, lr)
         self.beta1, self.beta2 = (below_one("each of betas", beta) for beta in betas)
         self.eps = at_least_zero("eps", eps)
+        if not eps:
+            raise ValueProblem("eps must be above 0", "0", "It keeps 0/0 away where a gradient is 0; 1e-8 is usual.")
         self.weight_decay = at_least_zero("weight_decay", weight_decay)
 
     def update(self, p, g, run, m, v):
         decay, lr = self.weight_decay * run.decays, self.lr * run.lr_scale
         c1, c2 = 1 / (1 - self.beta1**run.steps), 1 / (1 - self.beta2**run.steps)
-        updates.adamw_step(p, g, m, v, lr, self.beta1, self.beta2, self.eps, decay, c1, c2)
+        adamw_in_force()(p, g, m, v, lr, self.beta1, self.beta2, self.eps, decay, c1, c2)
 
 
 class Adam(AdamW):
@@ -159,6 +162,15 @@ class Adam(AdamW):
         eps: float = 1e-8,
     ):
         super().__init__(parameters, lr, betas, eps, weight_decay=0.0)
+
+
+def adamw_in_force() -> Callable[..., None]:
+    """`updates.adamw_step`, or its numba twin, which makes one pass over memory instead of nine."""
+    if backend.name == "numba" and not numba_problem():
+        from minires.kernels.optim import adamw_step
+
+        return adamw_step
+    return updates.adamw_step
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}

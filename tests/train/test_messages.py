@@ -92,6 +92,7 @@ ROWS = [
     ("a negative learning rate", lambda tmp: sgd(lr=-1), ValueProblem, "lr", "1e-3"),
     ("lr = NaN", lambda tmp: sgd(lr=float("nan")), ValueProblem, "finite", "1e-3"),
     ("beta = 1", lambda tmp: Adam(lm().parameters(), betas=(0.9, 1.0)), ValueProblem, "[0, 1)", "0.999"),
+    ("eps = 0", lambda tmp: Adam(lm().parameters(), eps=0.0), ValueProblem, "eps", "1e-8"),
     ("nesterov alone", lambda tmp: sgd(nesterov=True), ValueProblem, "momentum", "momentum=0.9"),
     ("a step without gradients", lambda tmp: sgd().step(), ValueProblem, "gradients", "backward()"),
     ("an unknown optimiser", lambda tmp: train.get_optimizer("adamm"), UnknownName, "adamw", "Did you mean 'adam"),
