@@ -22,7 +22,7 @@ from typing import Any
 
 from minires.experiments import EXPERIMENTS, Experiment, Result, get_experiment, load_result
 from minires.experiments.result import plain
-from minires.files import atomic_write
+from minires.files import atomic_write, write_problem
 from minires.messages import FileProblem, ValueProblem
 from minires.ui import progress
 
@@ -65,7 +65,10 @@ def make(
     if check or recompute:
         works = [work for work, wanted in ((_check, check), (_recompute, recompute)) if wanted]
         return [outcome for e in progress(chosen, "figures") for outcome in _first_fault(e, place, works)]
-    place.mkdir(parents=True, exist_ok=True)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_problem(place, error) from None
     return [_update(experiment, place) for experiment in progress(chosen, "figures")]
 
 

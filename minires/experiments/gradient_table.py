@@ -192,7 +192,7 @@ def product_error(corpus: CharCorpus, seed: int) -> float:
     net = DecoderLM(len(corpus.vocab), 64, 4, 12, 8, connection="post_norm", init="xavier", dtype=np.float64, rng=seed)
     skip = state_gradients(net, x, y, skip_only=True)
     product = skip_path_product(net, x, skip[-1])
-    return max(np.linalg.norm(p - g[0]) / np.linalg.norm(g) for p, g in zip(product, skip))
+    return max(float(np.linalg.norm(p - g[0]) / np.linalg.norm(g)) for p, g in zip(product, skip))
 
 
 def verdict(profiles: list[dict]) -> dict[str, Any]:

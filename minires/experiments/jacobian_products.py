@@ -176,7 +176,7 @@ def draw(result: Result) -> Any:
     """Left: powers of one number. Right: the gain of (I + J) products, layer by layer."""
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.6), width_ratios=(1, 1.7))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.6), width_ratios=(1.15, 1.6))
     _draw_scalars(left, result.data["scalars"])
     _draw_curves(right, result)
     return figure
@@ -187,9 +187,10 @@ def _draw_scalars(axes: Any, scalars: list[dict]) -> None:
         steps = np.arange(row["layers"] + 1)
         (line,) = axes.semilogy(steps, row["factor"] ** steps)
         text = f"{row['factor']:g}$^{{{row['layers']}}}$ = {row['product']:.3g}"
-        above = row["factor"] > 1
-        axes.annotate(text, (steps[-1], row["product"]), xytext=(0, 6 if above else -6), textcoords="offset points",
-                      ha="right", va="bottom" if above else "top", color=line.get_color())  # fmt: skip
+        above, away = row["factor"] > 1, 6 if row["layers"] == 100 else 18
+        axes.annotate(text, (steps[-1], row["product"]), xytext=(0, away if above else -away), fontsize=8,
+                      textcoords="offset points", ha="right", va="bottom" if above else "top",
+                      color=line.get_color())  # fmt: skip
     axes.set(xlabel="layers", ylabel="product", title="One number per layer", ylim=(1e-3, 1e3))
 
 

@@ -29,12 +29,12 @@ _INK_SETTINGS = (
 @contextmanager
 def style(dark: bool = False) -> Iterator[None]:
     """Draw and save inside this block; what was set before comes back afterwards."""
-    import matplotlib
+    import matplotlib.style
 
-    with matplotlib.rc_context(), resources.as_file(resources.files(__package__) / "minires.mplstyle") as sheet:
+    with matplotlib.rc_context(), resources.as_file(resources.files("minires.style") / "minires.mplstyle") as sheet:
         matplotlib.style.use(sheet)
         if dark:
-            matplotlib.rcParams.update(_dark_settings(matplotlib.rcParams))
+            matplotlib.rcParams.update(_dark_settings(matplotlib.rcParams))  # type: ignore[arg-type, call-overload]
         yield
 
 
