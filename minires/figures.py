@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -196,6 +197,33 @@ def pictures(experiment: Experiment, result: Result, data_hash: str) -> Iterator
     yield svg, _drawn(experiment, result, False, lambda f: svg_bytes(f, experiment.title, about))
     for file, paper in zip(pngs, ("light", "dark")):
         yield file, _drawn(experiment, result, paper == "dark", lambda f, paper=paper: png_bytes(f, paper))
+
+
+def save_picture(experiment: Experiment, result: Result, path: str | Path, dark: bool = False) -> None:
+    """Draw one result, with its caption, into a file of your own; the suffix says how. Whole or not at all.
+
+    dark: for a dark page. Raises ValueProblem for a suffix that cannot be drawn, FileProblem for a bad folder.
+    """
+    from matplotlib.figure import Figure
+
+    kind, kinds = Path(path).suffix.lstrip(".").lower(), Figure().canvas.get_supported_filetypes()
+    if kind not in kinds:
+        must = f"a picture's name must end with one of: {', '.join('.' + known for known in sorted(kinds))}"
+        raise ValueProblem(must, repr(str(path)), "Use .svg for a page, .png for a message.")
+    raw = _drawn(experiment, result, dark, lambda figure: _saved(figure, experiment, result, kind, dark))
+    atomic_write(path, raw)
+
+
+def _saved(figure: Any, experiment: Experiment, result: Result, kind: str, dark: bool) -> bytes:
+    from minires.style import png_bytes, svg_bytes
+
+    if kind == "svg":
+        return svg_bytes(figure, experiment.title, experiment.caption(result))
+    if kind == "png":
+        return png_bytes(figure, "dark" if dark else "light")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind)
+    return buffer.getvalue()
 
 
 def stamp(data_hash: str) -> str:

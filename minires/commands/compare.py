@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, keep."""
-    from minires.commands.run import print_result, save_figure
+    from minires.commands.run import print_result
     from minires.commands.setup import machine, run_file
     from minires.experiments import get_experiment
 
@@ -44,7 +44,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_text(result.to_json(), args.json)
     if args.figure:
-        save_figure(experiment.draw(result), args.figure)
+        from minires.figures import save_picture
+
+        save_picture(experiment, result, args.figure)
     if args.json != "-":
         print_result(experiment, result)
     return 0

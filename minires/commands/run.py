@@ -29,7 +29,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_text(result.to_json(), args.json)
     if args.figure:
-        save_figure(experiment.draw(result), args.figure)
+        from minires.figures import save_picture
+
+        save_picture(experiment, result, args.figure)
     if args.json != "-":
         print_result(experiment, result)
     return 0
@@ -44,25 +46,14 @@ def settings_from(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def print_result(experiment, result, stream=None) -> None:
-    """The rows as a table, if there are any, then the caption, which states the finding."""
+    """The rows as a table, the verdict if there is one, and the caption, which states the finding."""
     from minires import ui
 
     out = stream or sys.stdout
     print(experiment.title, file=out)
-    rows = result.data.get("rows")
+    rows = experiment.table(result)
     if rows:
         ui.table(rows, stream=out)
+    if verdict := result.data.get("verdict"):
+        print(verdict["text"], file=out)
     print(experiment.caption(result), file=out)
-
-
-def save_figure(figure, path: str) -> None:
-    """Draw into `path`, whole or not at all. Raises ValueProblem for a suffix that cannot be drawn."""
-    from minires.files import atomic_path
-
-    kinds = figure.canvas.get_supported_filetypes()
-    kind = path.rpartition(".")[2].lower()
-    if kind not in kinds:
-        must = f"a picture's name must end with one of: {', '.join('.' + k for k in sorted(kinds))}"
-        raise ValueProblem(must, repr(path), "Use .svg for a page, .png for a message.")
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=kind)

@@ -102,11 +102,11 @@ def table(out: Path | None) -> None:
     ui.table(result.data["rows"], columns=["norm", "init", "layer", "total", "skip", "branches", "article"])
     say(result.data["verdict"]["text"])
     if out:
-        from minires.commands.run import save_figure
         from minires.experiments import save_result
+        from minires.figures import save_picture
 
         save_result(result, out / "gradient_table.json")
-        save_figure(experiment.draw(result), str(out / "gradient_table.svg"))
+        save_picture(experiment, result, out / "gradient_table.svg")
 
 
 def training(out: Path | None, steps: int) -> None:

@@ -50,6 +50,11 @@ class Experiment:
     def run(self, **settings: Any) -> Result:
         return self.load().run(**self.parse(settings))
 
+    def table(self, result: Result) -> list[dict[str, Any]]:
+        """The rows worth printing: the module's `table(result)` if it has one, else `data["rows"]`, else none."""
+        chosen = getattr(self.load(), "table", None)
+        return chosen(result) if chosen else result.data.get("rows", [])
+
     def draw(self, result: Result) -> Any:
         return self.load().draw(result)
 

@@ -60,21 +60,26 @@ def _wish(node: Node, height: dict[Node, float], rank: int) -> float:
 
 def _drawn(nodes: list[Node], at: dict[Node, tuple[float, float]]) -> Any:
     import matplotlib.pyplot as plt
+    from matplotlib.colors import to_hex
 
-    from minires.style import INK, style
+    from minires.style import BLUE, INK, VERMILLION, style
 
     xs, ys = zip(*at.values())
     with style():
-        size = (1.5 * (max(xs) + 1) + 0.6, 0.75 * (max(ys) - min(ys) + 1) + 0.6)
-        figure, axes = plt.subplots(figsize=size)
-        text = dict(ha="center", va="center", fontsize=8, zorder=3)
-        boxes = {node: axes.text(*at[node], _label(node), bbox=_box(node), **text).get_bbox_patch() for node in nodes}
+        ink, leaf, add = map(to_hex, (INK, BLUE, VERMILLION))  # fixed now: the caller saves outside the style
+        figure, axes = plt.subplots(figsize=(1.5 * (max(xs) + 1) + 0.6, 0.75 * (max(ys) - min(ys) + 1) + 0.6))
+        boxes = {}
         for node in nodes:
-            for parent in filter(None, node.parents):
-                bend = -0.26 if at[node][0] - at[parent][0] > 1 else 0  # a skip goes round what it skips
-                arrow = dict(arrowstyle="->", color=INK, lw=0.9, connectionstyle=f"arc3,rad={bend}")
-                ends = dict(patchA=boxes[parent], patchB=boxes[node], shrinkA=2, shrinkB=2)
-                axes.annotate("", xy=at[node], xytext=at[parent], arrowprops=arrow | ends, zorder=2)
+            edge = leaf if node.op is None else add if node.op.name == "residual_add" else ink
+            shape = "round,pad=0.4" if node.op is None else "square,pad=0.35"
+            box = dict(boxstyle=shape, facecolor="white", edgecolor=edge, lw=2 if edge == add else 1.2)
+            label = axes.text(*at[node], _label(node), ha="center", va="center", fontsize=8, zorder=3, bbox=box)
+            boxes[node] = label.get_bbox_patch()
+        for node, parent in [(n, p) for n in nodes for p in n.parents if p is not None]:
+            bend = -0.26 if at[node][0] - at[parent][0] > 1 else 0  # a skip goes round what it skips
+            arrow = dict(arrowstyle="->", color=ink, lw=0.9, connectionstyle=f"arc3,rad={bend}", shrinkA=2, shrinkB=2)
+            ends = dict(patchA=boxes[parent], patchB=boxes[node])
+            axes.annotate("", xy=at[node], xytext=at[parent], arrowprops=arrow | ends, zorder=2)
         axes.set(xlim=(min(xs) - 0.6, max(xs) + 0.6), ylim=(min(ys) - 0.6, max(ys) + 0.9))
         axes.axis("off")
     return figure
@@ -83,13 +88,3 @@ def _drawn(nodes: list[Node], at: dict[Node, tuple[float, float]]) -> Any:
 def _label(node: Node) -> str:
     shape = "×".join(map(str, node.shape)) or "number"
     return f"{node.op.name if node.op else node.name or 'leaf'}\n{shape}"
-
-
-def _box(node: Node) -> dict[str, Any]:
-    """Leaves are round and blue, operations square, the residual add stands out."""
-    from minires.style import BLUE, INK, VERMILLION
-
-    adds = node.op is not None and node.op.name == "residual_add"
-    edge = BLUE if node.op is None else VERMILLION if adds else INK
-    shape = "round,pad=0.4" if node.op is None else "square,pad=0.35"
-    return dict(boxstyle=shape, facecolor="white", edgecolor=edge, lw=2 if adds else 1.2)

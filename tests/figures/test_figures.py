@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from minires.experiments import EXPERIMENTS, get_experiment, load_result
-from minires.figures import MANIFEST, differences, files, hashes, make, pictures, read_manifest, source_of
+from minires.figures import MANIFEST, differences, files, hashes, make, pictures, read_manifest, save_picture, source_of
 from minires.messages import FileProblem, UnknownName, ValueProblem
 
 FILES, PNGS = ["toy.json", "toy.svg"], ["toy.png", "toy_dark.png"]
@@ -333,3 +333,20 @@ def test_every_figure_draws_from_its_committed_data(name):
     kept = (HERE / f"{name}.svg").read_text(encoding="utf-8")
     assert words(svg.decode()) == words(kept)
     assert experiment.caption(result)
+
+
+# ------------------------------------------------------------------------------------- a picture of one's own
+
+
+@pytest.mark.parametrize(("suffix", "starts"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_a_result_can_be_drawn_into_any_file(toy, tmp_path, suffix, starts):
+    experiment = get_experiment("toy")
+    save_picture(experiment, experiment.run(), tmp_path / f"own.{suffix}")
+    assert (tmp_path / f"own.{suffix}").read_bytes().startswith(starts)
+
+
+def test_a_suffix_that_cannot_be_drawn_is_refused(toy, tmp_path):
+    experiment = get_experiment("toy")
+    with pytest.raises(ValueProblem, match=r"\.svg"):
+        save_picture(experiment, experiment.run(), tmp_path / "own.docx")
+    assert not (tmp_path / "own.docx").exists()
