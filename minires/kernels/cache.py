@@ -8,6 +8,9 @@ Numba can keep machine code on disk, but its own rules are not enough for a libr
   Here such an install compiles afresh in each process and says so once.
 * Two processes that compile different signatures of one function at the same moment can leave an index that points to
   the wrong machine code. Here what is loaded must have the signature that was asked for, else it is compiled again.
+* A kernel that is made inside a function is told apart from its relatives by a pickle of what it closes over, and a
+  pickle of another kernel is different in each process, so that such code is never found again. Here the names,
+  numbers and types that it closes over tell it apart.
 * A full disk or a damaged file stops the kernel. Here both mean "not kept".
 """
 
@@ -18,6 +21,7 @@ import functools
 import hashlib
 import sys
 import tempfile
+import types
 from pathlib import Path
 
 import numba
@@ -110,10 +114,27 @@ class KernelImpl(CompileResultCacheImpl):
     _locator_classes = [KernelLocator]
 
 
+def described(value, inside: tuple = ()) -> str:
+    """A text that is the same in every process, for what a kernel closes over."""
+    value = getattr(value, "py_func", getattr(value, "_defn", value))  # a dispatcher's or an intrinsic's function
+    if isinstance(value, types.FunctionType):
+        name = f"{value.__module__}.{value.__qualname__}"
+        cells = [] if value in inside else [cell.cell_contents for cell in value.__closure__ or ()]
+        return f"{name}({', '.join(described(c, (*inside, value)) for c in cells)})"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(described(v, inside) for v in value)}]"
+    if hasattr(value, "__dict__") and type(value).__module__.startswith("minires."):
+        return f"{type(value).__qualname__}{described(sorted(vars(value).items()), inside)}"
+    return f"{type(value).__qualname__} {value!r}"
+
+
 class KernelCache(FunctionCache):
     """Numba's cache with our locator, which never trusts and never fails."""
 
     _impl_class = KernelImpl
+
+    def _index_key(self, sig, codegen):
+        return sig, codegen.magic_tuple(), described(self._py_func)
 
     def load_overload(self, sig, target_context):
         try:
