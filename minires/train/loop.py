@@ -10,14 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from minires import ui
 from minires.files import check_writable
-from minires.messages import Explained, ValueProblem, at_edge, shown
+from minires.messages import Explained, UnknownName, ValueProblem, at_edge, shown
 from minires.nn import Module, Parameter
 from minires.tensor import grad, no_grad
 from minires.train.checkpoint import load_checkpoint, save_checkpoint
@@ -75,6 +75,7 @@ def fit(model: Any, batches: Batches, optimizer: Optimizer, steps: int, **option
     FileProblem for files.
     """
     try:
+        check_options(options)
         return Trainer(model, batches, optimizer, steps, **options).run()
     except Explained as error:
         raise at_edge(error) from None
@@ -242,6 +243,14 @@ def asked_to_stop() -> Iterator[list[int]]:
         yield asked
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Only what a Trainer knows. Raises UnknownName."""
+    known = [f.name for f in fields(Trainer) if f.init][4:]
+    for name in options:
+        if name not in known:
+            raise UnknownName("option of fit", name, known)
 
 
 def check_same_parameters(model: Module, optimizer: Optimizer) -> None:

@@ -81,6 +81,7 @@ ROWS = [
     ("too few batches", lambda tmp: fit(m := lm(), [(IDS, IDS)], SGD(m.parameters()), 2), ValueProblem,
      "an end after 1 of 2", "cycle"),
     ("clip = 0", lambda tmp: trained((IDS, IDS), clip=0), ValueProblem, "above 0", "None does not clip"),
+    ("a misspelt option", lambda tmp: trained((IDS, IDS), check_point="a.npz"), UnknownName, "resume", "'checkpoint'"),
     ("another model's optimiser", lambda tmp: fit(lm(), [(IDS, IDS)], sgd(), 1), ValueProblem,
      "must be the model's", "deepcopy"),
     ("an evaluation of nothing", lambda tmp: train.mean_loss([]), ValueProblem, "at least one batch", "corpus.batch"),
