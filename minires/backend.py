@@ -26,6 +26,7 @@ TWINS = {
     "cross_entropy": "loss",
     "layernorm": "norms",
     "rmsnorm": "norms",
+    "relu": "activations",
     "gelu": "activations",
     "gelu_tanh": "activations",
     "silu": "activations",
