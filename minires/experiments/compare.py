@@ -69,7 +69,7 @@ def run(
 
     depth: blocks (two sublayers each). steps: of AdamW at lr, after `warmup` steps. seeds: runs that are averaged.
     """
-    if min(steps, seeds, *depth) < 1 or not recipes or warmup < 0:
+    if not recipes or not depth or min(steps, seeds, *depth) < 1 or warmup < 0:
         given = f"recipes={recipes}, depth={depth}, steps={steps}, seeds={seeds}, warmup={warmup}"
         raise ValueProblem("there must be a recipe, and depths, steps and seeds of at least 1", given, "Try depth=12.")
     chosen, corpus = [get_recipe(name) for name in recipes], CharCorpus(hamlet())
@@ -103,9 +103,9 @@ def study(
 def _row(cell: dict[str, Any], unigram: float) -> dict[str, Any]:
     gradient, stream = np.array(cell["start"]["gradient"]), cell["start"]["stream"]
     final = np.array(cell["final"])
-    ratio = gradient[0] / gradient[-1] if gradient[-1] else float("nan")
     return {
-        "recipe": cell["recipe"], "blocks": cell["blocks"], "gradient first/last": _short(ratio),
+        "recipe": cell["recipe"], "blocks": cell["blocks"],
+        "gradient first/last": _short(gradient[0] / gradient[-1]) if gradient[-1] else None,
         "stream last/first": _short(stream[-1] / stream[0]), "loss": _short(final.mean()),
         "spread": _short(np.ptp(final)), "verdict": _verdict(final, unigram),
     }  # fmt: skip

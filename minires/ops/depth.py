@@ -57,16 +57,16 @@ depth_sum = differentiable(
 def depth_attention_forward(query, gamma, *sources, eps=1e-5):
     """h = Σ_j a_j v_j with a = softmax_j(l), l_j = w · RMSNorm(v_j), for every position alone: attention over depth.
 
-    query w, gamma (the norm's gain): (d,). sources v_j: J arrays (…, d). a, l and r = (mean v² + eps)^-½: (…, J).
+    query w, gamma (the norm's gain): (d,). sources v_j: J arrays (…, d). a, l and r = (mean v² + eps)^-½: (J, …).
     The keys are never stored: with u = γ w, l_j = r_j (v_j · u). saved = (query, gamma, a, l, r, sources).
     Source: Attention Residuals, arXiv:2603.15031.
     """
     _check_sources(None, sources)
-    d = max(gamma.size, 1)
-    r = np.stack([1 / np.sqrt((v * v).sum(axis=-1) / d + eps) for v in sources], axis=-1)  # (…, J)
-    logits = r * np.stack([v @ (gamma * query) for v in sources], axis=-1)  # (…, J)
-    a, _ = softmax_forward(logits)  # (…, J)
-    h = sum(a[..., j, None] * v for j, v in enumerate(sources))  # (…, d)
+    V = np.stack(sources)  # (J, …, d), for this call only
+    r = 1 / np.sqrt((V * V).sum(axis=-1) / max(gamma.size, 1) + eps)  # (J, …)
+    logits = r * (V @ (gamma * query))  # (J, …)
+    a, _ = softmax_forward(logits, axis=0)  # (J, …)
+    h = np.einsum("j...,j...d->...d", a, V)  # (…, d)
     return h, (query, gamma, a, logits, r, sources)
 
 
@@ -77,13 +77,12 @@ def depth_attention_backward(dy, saved):
     dv_j = a_j dy + dl_j r_j (u - x̂_j l_j / d)                      the second part is RMSNorm backward of dl_j u
     """
     query, gamma, a, logits, r, sources = saved
-    da = np.stack([(v * dy).sum(axis=-1) for v in sources], axis=-1)  # (…, J)
-    dl = softmax_backward(da, (a, -1))  # (…, J)
-    u, d = gamma * query, max(gamma.size, 1)
-    push, pull = dl * r, dl * r * r * logits / d  # (…, J)
-    dsources = [a[..., j, None] * dy + push[..., j, None] * u - pull[..., j, None] * v for j, v in enumerate(sources)]
-    total = sum((push[..., j, None] * v).reshape(-1, d).sum(axis=0) for j, v in enumerate(sources))  # (d,)
-    return gamma * total, query * total, *dsources
+    V, d = np.stack(sources), max(gamma.size, 1)  # (J, …, d)
+    dl = softmax_backward((V * dy).sum(axis=-1), (a, 0))  # (J, …)
+    push, pull = dl * r, dl * r * r * logits / d  # (J, …)
+    dV = a[..., None] * dy + push[..., None] * (gamma * query) - pull[..., None] * V  # (J, …, d)
+    total = (push[..., None] * V).sum(axis=tuple(range(V.ndim - 1)))  # (d,)
+    return gamma * total, query * total, *dV
 
 
 def depth_attention_composed(query, gamma, *sources, eps=1e-5):

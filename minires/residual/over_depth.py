@@ -63,10 +63,10 @@ class AttentionResiduals(Connection):
         h, (_, _, a, _, r, _) = ops.depth_attention.op.reference[0](w, gamma, *sources, eps=EPS)
         d, blocks = self.d, []
         for j, v in enumerate(sources):
-            xhat = v * r[..., j, None]
-            J_rms = r[..., j, None, None] * (np.eye(d) - xhat[..., :, None] * xhat[..., None, :] / d) * gamma[:, None]
+            xhat = v * r[j][..., None]
+            J_rms = r[j][..., None, None] * (np.eye(d) - xhat[..., :, None] * xhat[..., None, :] / d) * gamma[:, None]
             pull = (v - h)[..., :, None] * (w @ J_rms)[..., None, :]  # (…, d, d)
-            blocks.append(block_diagonal(a[..., j, None, None] * (np.eye(d) + pull)))
+            blocks.append(block_diagonal(a[j][..., None, None] * (np.eye(d) + pull)))
         J_read = J_F @ block_diagonal(self.norms[k].jacobian(h))
         return self.joined_jacobian(sources, site, J_read @ np.hstack(blocks))
 

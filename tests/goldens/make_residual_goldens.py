@@ -2,7 +2,7 @@
 
 Run from the project's folder: python tests/goldens/make_residual_goldens.py (PyTorch is needed here, not by the tests).
 
-The rules whose coefficients are computed (Hyper-Connections, mHC, Attention Residuals, the router of a mixture of experts)
+The rules whose coefficients are computed (Hyper-Connections, mHC, Attention Residuals, a mixture of experts' router)
 are written a second time, in PyTorch, straight from the equations of their papers with einsum, and differentiated by
 autograd. Parameters are drawn by name, so that neither side's initialiser matters; branches are tanh(LN(h) W). The file
 holds the output and the gradient of ⟨R, y⟩ for the input and for every parameter, in float64.
@@ -164,16 +164,16 @@ def attention_residuals(p, x, block):
 
 
 def moe(p, x):
-    """arXiv:2401.04088: softmax over the two largest router logits, SwiGLU experts; every expert sees every token here."""
+    """arXiv:2401.04088: softmax over the two largest router logits; here every expert sees every token."""
     import torch
     from torch.nn.functional import silu
 
     logits = x @ p["router"]
     best = logits.topk(2, dim=-1).indices
     weight = torch.full_like(logits, -torch.inf).scatter(-1, best, logits.gather(-1, best)).softmax(-1)
-    experts = [(silu(x @ p[f"experts.{i}.gate_weight"]) * (x @ p[f"experts.{i}.in_weight"])) @ p[f"experts.{i}.out_weight"]
-               for i in range(4)]  # fmt: skip
-    return torch.einsum("bte,ebtd->btd", weight, torch.stack(experts))
+    W1, W3, W2 = (torch.stack([p[f"experts.{i}.{name}_weight"] for i in range(4)]) for name in ("gate", "in", "out"))
+    hidden = silu(torch.einsum("btd,edh->ebth", x, W1)) * torch.einsum("btd,edh->ebth", x, W3)
+    return torch.einsum("bte,ebth,ehd->btd", weight, hidden, W2)
 
 
 THEIRS = {
