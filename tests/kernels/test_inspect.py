@@ -7,8 +7,13 @@ from numba import njit, prange
 
 from minires.kernels import peak
 from minires.kernels.inspect import KernelProblem, check, first_run, trace
-from minires.kernels.ladder import add_rows_1
 from minires.messages import ValueProblem
+
+
+@njit
+def add_row(to, row, factor):
+    for j in range(to.size):
+        to[j] += factor * row[j]
 
 
 @njit
@@ -144,7 +149,7 @@ def test_slices_arithmetic_and_called_kernels_are_watched():
     def rows(x, out):
         for i in range(x.shape[0]):
             out[i] = x[i] * 2 + 1
-            add_rows_1(out[i], x, i, 0, x, i, 0)
+            add_row(out[i], x[i], x[i, 0])
 
     x = np.arange(6.0).reshape(2, 3)
     report = trace(rows, x, np.zeros((2, 3)))
@@ -175,15 +180,31 @@ def test_large_arrays_are_refused():
         trace(scale, np.ones((1000, 1000)), np.ones((1000, 1000)))
 
 
-def test_peak_is_measured_and_bounds_our_matmul():
-    from minires.kernels.ladder import measure
-    from minires.kernels.matmul import matmul_simd
-
+def test_peak_has_every_number_and_a_roof():
+    """Numbers are not compared with each other: on a busy machine any of them may be small."""
     found = peak.measure_peak(0.2, sizes=(2**15, 2**21))
-    assert found.gflops["float32"] > found.gflops["float64"] > 0
+    assert min(found.gflops.values()) > 0
     assert (found.copy > 0).all()
     assert (found.triad > 0).all()
-    assert min(found.bandwidth(2**k) for k in (15, 18, 21)) > 0
-    assert measure({"simd": matmul_simd}, 96, 3)["simd"] < 1.5 * found.gflops["float32"]
-    assert found.roof(2e9, 0.0 + 2**15) == pytest.approx(2 / found.gflops["float32"])
+    assert found.bandwidth(2**15) == max(found.copy[0], found.triad[0])
+    assert found.roof(2e12, 2**15) == pytest.approx(2e3 / found.gflops["float32"])
+    assert found.roof(1, 2**21) == pytest.approx(2**21 / 1e9 / found.bandwidth(2**21))
     assert "GFLOP/s in float32" in str(found)
+
+
+def test_what_the_peak_counts_is_computed():
+    burn, flops = peak.make_burn(numba.float64)
+    a, b, c = np.full(64, 2.0), np.full(64, 3.0), np.zeros(64)
+    burn(5, a, b, c)
+    unit = peak.host_unit()
+    assert flops == 2 * unit.rows * unit.vectors * unit.bytes // 8
+    np.testing.assert_array_equal(c[: unit.vectors * unit.bytes // 8], 5 * 2.0 * 3.0)
+
+
+def test_streams_move_what_they_claim():
+    x, y, z = np.arange(8, dtype=np.float32), np.ones(8, np.float32), np.zeros(8, np.float32)
+    peak.copy(x, z, 1)
+    np.testing.assert_array_equal(z, np.arange(8))
+    peak.triad(x, y, z, 1)
+    np.testing.assert_array_equal(z, np.arange(8) + np.float32(0.5))
+    np.testing.assert_array_equal(x, y + np.float32(0.5) * z)
