@@ -48,10 +48,11 @@ def profile(model: DecoderLM, ids: np.ndarray, targets: np.ndarray) -> dict[str,
 def trained(model: DecoderLM, corpus: CharCorpus, steps: int, lr: float, warmup: int, shape: tuple, seed: int):
     """(losses by step, validation loss); the validation loss is NaN if training broke off."""
     losses: list[float] = []
-    checks = [corpus.batch(np.random.default_rng([7, i]), *shape, "val") for i in range(4)]
+    batch, length = shape
+    checks = [corpus.batch(np.random.default_rng([7, i]), batch, length, "val") for i in range(4)]
     try:
         history = fit(
-            model, lambda rng: corpus.batch(rng, *shape), AdamW(model.parameters(), lr=lr, betas=(0.9, 0.98)), steps,
+            model, lambda rng: corpus.batch(rng, batch, length), AdamW(model.parameters(), lr=lr, betas=(0.9, 0.98)), steps,
             rng=np.random.default_rng([seed, 1]), schedule=get_schedule("constant", warmup, steps), progress=False,
             evaluate=mean_loss(checks), on_step=lambda step, h: losses.append(h.losses[-1]),
         )  # fmt: skip

@@ -7,7 +7,6 @@ by the gradient. Blocks are counted as the paper counts layers: attention and fe
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -50,25 +49,29 @@ def run(
         raise ValueProblem("all sizes must be at least 1", given, "The defaults take a minute or two.")
     corpus = CharCorpus(hamlet())
     ids, targets = corpus.batch(np.random.default_rng(seed), batch, length)
+    sizes: dict[str, Any] = dict(d=d, heads=heads, context=length, rng=seed, hidden=2 * d)
     rows, curves = [], {}
     for name in ui.progress(list(recipes), f"{blocks} blocks"):
-        model = get_recipe(name).build(
-            len(corpus.vocab), blocks, ids=ids, d=d, heads=heads, context=length, rng=seed, hidden=2 * d
-        )
-        began = time.perf_counter()
-        start = profile(model, ids, targets)
-        seconds = time.perf_counter() - began
-        losses = steps_of(model, ids, targets, steps, lr)
-        gradient = np.array(start["gradient"])
-        curves[name] = {"losses": losses, "gradient": _thinned(gradient)}
-        rows.append({
-            "recipe": name, "sublayers": 2 * blocks, "first loss": losses[0], "last loss": losses[-1],
-            "steps that lowered it": int((np.diff(losses) < 0).sum()),
-            "gradient first/last": float(gradient[0] / gradient[-1]), "smallest": float(gradient.min()),
-            "finite": bool(np.isfinite(losses).all() and np.isfinite(gradient).all()),
-        })  # fmt: skip
-        curves[name]["seconds"] = round(seconds, 1)
+        model = get_recipe(name).build(len(corpus.vocab), blocks, ids=ids, **sizes)
+        curves[name] = study(model, ids, targets, steps, lr)
+        rows.append(_row(name, 2 * blocks, curves[name]["losses"], curves[name].pop("whole gradient")))
     return {"rows": rows, "curves": curves}
+
+
+def study(model: DecoderLM, ids: np.ndarray, targets: np.ndarray, steps: int, lr: float) -> dict[str, Any]:
+    """The gradient before training, and the losses."""
+    gradient = np.array(profile(model, ids, targets)["gradient"])
+    losses = steps_of(model, ids, targets, steps, lr)
+    return {"losses": losses, "gradient": _thinned(gradient), "whole gradient": gradient}
+
+
+def _row(name: str, sublayers: int, losses: list[float], gradient: np.ndarray) -> dict[str, Any]:
+    return {
+        "recipe": name, "sublayers": sublayers, "first loss": losses[0], "last loss": losses[-1],
+        "steps that lowered it": int((np.diff(losses) < 0).sum()),
+        "gradient first/last": float(gradient[0] / gradient[-1]), "smallest": float(gradient.min()),
+        "finite": bool(np.isfinite(losses).all() and np.isfinite(gradient).all()),
+    }  # fmt: skip
 
 
 def _thinned(values: np.ndarray, most: int = 200) -> list[list[float]]:
