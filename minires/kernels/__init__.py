@@ -5,6 +5,8 @@ Nothing here is imported by `import minires`; numba is loaded at the first kerne
     jit.py, cache.py   how kernels are compiled, and where the machine code is kept
     exp.py             exp, sigmoid, tanh and the normal distribution, written so that they vectorise
     ladder.py          a matrix product in seven steps; the last two are matmul.py, gemm.py and vector.py
+    checks.py          what kernels ask of their arrays, as readable errors
+    exp_error.py       how exact exp is, measured and drawn
     peak.py            what this machine could do at best: multiply-adds and bytes per second
-    inspect.py         a learner's tools: counted traffic, wrong indices, races of parallel loops
+    inspect.py         a learner's tools: counted traffic, wrong indices, races of parallel loops (with counting.py)
 """
