@@ -130,6 +130,11 @@ register(
     png=True,
 )
 register(
+    "gradient_training",
+    "When Post-Norm does lose its gradient: the first Adam steps, by initialisation and warm-up",
+    "minires.experiments.gradient_training",
+)
+register(
     "plus_i",
     "The +I in a stack of layers: gradients with and without the skip, and the lengths of their paths",
     "minires.experiments.plus_i",
