@@ -51,7 +51,7 @@ def test_run_prints_the_finding_and_writes_the_same_data_every_time(call, tmp_pa
 
 
 def test_run_draws_if_asked(call, tmp_path):
-    words = ["run", "jacobian_products", "--set", "layers=5", "d=4", "draws=2", "--figure"]
+    words = ["run", "plus_i", "--set", "layers=6", "d=8", "draws=2", "--figure"]
     assert call(*words, tmp_path / "a.png").code == 0
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     done = call(*words, tmp_path / "a.docx")
