@@ -158,7 +158,10 @@ def gradcheck(
     gradients = [x.grad if isinstance(x, Tensor) else None for x in tensors]
     once = [None if g is None else g.copy() for g in gradients]
     y.backward(dy)
-    doubled = all(np.array_equal(x.grad, 2 * g, equal_nan=True) for x, g in zip(tensors, once) if g is not None)
+    twice = [x.grad if isinstance(x, Tensor) else None for x in tensors]
+    doubled = all(
+        np.array_equal(t, 2 * g, equal_nan=True) for t, g in zip(twice, once) if t is not None and g is not None
+    )
     _require(doubled, "two backward calls must add up to exactly twice the gradient", "something else", _STATE)
     _require(_bits(dy) == _bits(upstream), "the upstream gradient must stay as it was", "a changed one", _COPY)
     _unchanged("f", names, arrays, before)

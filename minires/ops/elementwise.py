@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minires.messages import DtypeError, shown
-from minires.ops.broadcast import unbroadcast
+from minires.ops.broadcast import shape_of, unbroadcast
 from minires.tensor import differentiable
 
 # ------------------------------------------------------------------------------------------------- binary
@@ -13,7 +13,7 @@ from minires.tensor import differentiable
 
 def add_forward(a, b):
     """y = a + b, with broadcasting. saved = the two shapes."""
-    return a + b, (np.shape(a), np.shape(b))
+    return a + b, (shape_of(a), shape_of(b))
 
 
 def add_backward(dy, saved):
@@ -24,7 +24,7 @@ def add_backward(dy, saved):
 
 def sub_forward(a, b):
     """y = a - b, with broadcasting. saved = the two shapes."""
-    return a - b, (np.shape(a), np.shape(b))
+    return a - b, (shape_of(a), shape_of(b))
 
 
 def sub_backward(dy, saved):
@@ -38,11 +38,14 @@ def mul_forward(a, b):
     return a * b, (a, b)
 
 
+_ARRAYS = (np.ndarray, np.generic)  # a Python number, the other kind of operand, has no gradient
+
+
 def mul_backward(dy, saved):
     """da = dy * b, db = dy * a. A Python number gets no gradient."""
     a, b = saved
-    da = None if np.isscalar(a) else unbroadcast(dy * b, a.shape)
-    db = None if np.isscalar(b) else unbroadcast(dy * a, b.shape)
+    da = unbroadcast(dy * b, a.shape) if isinstance(a, _ARRAYS) else None
+    db = unbroadcast(dy * a, b.shape) if isinstance(b, _ARRAYS) else None
     return da, db
 
 
@@ -56,8 +59,8 @@ def div_backward(dy, saved):
     """da = dy / b, db = -dy * a / b²."""
     a, b = saved
     with np.errstate(divide="ignore", invalid="ignore"):
-        da = None if np.isscalar(a) else unbroadcast(dy / b, a.shape)
-        db = None if np.isscalar(b) else unbroadcast(-dy * a / (b * b), b.shape)
+        da = unbroadcast(dy / b, a.shape) if isinstance(a, _ARRAYS) else None
+        db = unbroadcast(-dy * a / np.square(b), b.shape) if isinstance(b, _ARRAYS) else None
     return da, db
 
 
@@ -77,8 +80,8 @@ def power_backward(dy, saved):
     """da = dy * b * a^(b-1), db = dy * y * log a. At a = 0: da = 0 for b = 0, and db = 0 (the limit)."""
     a, b, y = saved
     with np.errstate(divide="ignore", invalid="ignore"):
-        da = None if np.isscalar(a) else np.where(np.equal(b, 0), _zero(dy), dy * b * a ** (b - 1))
-        db = None if np.isscalar(b) else np.where(np.equal(a, 0), _zero(dy), dy * y * np.log(a))
+        da = np.where(np.equal(b, 0), _zero(dy), dy * b * a ** (b - 1)) if isinstance(a, _ARRAYS) else None
+        db = np.where(np.equal(a, 0), _zero(dy), dy * y * np.log(a)) if isinstance(b, _ARRAYS) else None
     return da if da is None else unbroadcast(da, a.shape), db if db is None else unbroadcast(db, b.shape)
 
 
@@ -91,7 +94,7 @@ def maximum_backward(dy, saved):
     """The larger one gets dy; a tie is shared half and half, so that swapping a and b changes nothing."""
     a, b = saved
     share = _share(np.greater(a, b), a, b).astype(dy.dtype)
-    return unbroadcast(dy * share, np.shape(a)), unbroadcast(dy * (1 - share), np.shape(b))
+    return unbroadcast(dy * share, shape_of(a)), unbroadcast(dy * (1 - share), shape_of(b))
 
 
 def _share(a_wins, a, b):
@@ -108,14 +111,14 @@ def minimum_backward(dy, saved):
     """The smaller one gets dy; a tie is shared half and half."""
     a, b = saved
     share = _share(np.less(a, b), a, b).astype(dy.dtype)
-    return unbroadcast(dy * share, np.shape(a)), unbroadcast(dy * (1 - share), np.shape(b))
+    return unbroadcast(dy * share, shape_of(a)), unbroadcast(dy * (1 - share), shape_of(b))
 
 
 def where_forward(condition, a, b):
     """y = a where condition else b, with broadcasting. saved = (condition, shapes)."""
     if np.asarray(condition).dtype != bool:
         raise DtypeError("the condition of where must be boolean", shown(condition), "Write where(mask > 0, a, b).")
-    return np.where(condition, a, b), (condition, np.shape(a), np.shape(b))
+    return np.where(condition, a, b), (condition, shape_of(a), shape_of(b))
 
 
 def where_backward(dy, saved):

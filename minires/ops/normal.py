@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 # P and K of normal_cdf, lowest power first: `python tools/fit_exp.py` computes them (the part "normal, float64").
@@ -17,7 +19,7 @@ P = (
 REACH = 40.0  # Φ(-40) is 0 in float64
 
 
-def normal_cdf(x: np.ndarray) -> np.ndarray:
+def normal_cdf(x: Any) -> Any:
     """Φ(x) = (1 + erf(x/√2)) / 2, the probability that a standard normal variable is below x; dtype kept.
 
     For a = |x| the lower tail is Φ(-a) = e^(-a²/2) P(s) / (a + K) with a polynomial P in s = (a - K)/(a + K), and
@@ -25,7 +27,7 @@ def normal_cdf(x: np.ndarray) -> np.ndarray:
     has at most 24 bits, is exact. x: any shape, real or complex (for complex-step checks).
     """
     upper = x.real > 0
-    a = np.where(upper, x, -x).astype(np.result_type(x, np.float64))
+    a: Any = np.where(upper, x, -x).astype(np.result_type(x, np.float64))
     a = np.where(a.real > REACH, REACH, a)
     front = a.real.astype(np.float32).astype(np.float64)
     gauss = np.exp(-0.5 * front * front) * np.exp(-0.5 * (a - front) * (a + front))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minires.messages import ShapeError, shown
+from minires.ops.broadcast import shape_of
 from minires.tensor import differentiable
 
 
@@ -15,9 +16,9 @@ def residual_add_forward(x: np.ndarray, f: np.ndarray) -> tuple[np.ndarray, None
     Raises ShapeError when the shapes differ (a plain `+` broadcasts then).
     Source: He et al. 2015, arXiv:1512.03385, eq. 1.
     """
-    if np.shape(x) != np.shape(f):
+    if shape_of(x) != shape_of(f):
         raise ShapeError(
-            f"a residual add needs two arrays of the same shape, here x of shape {np.shape(x)}",
+            f"a residual add needs two arrays of the same shape, here x of shape {shape_of(x)}",
             shown(f),
             "The branch must return the stream's width d: check the output projection.",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -42,27 +43,28 @@ def _number_only(name):
 
 def bind() -> None:
     """Give Tensor its operators and methods."""
-    e = elementwise
-    Tensor.__add__ = plus
-    Tensor.__radd__ = lambda x, other: e.add(other, x)
-    operators = {"sub": e.sub, "mul": e.mul, "truediv": e.div, "pow": e.power, "matmul": matmul.matmul}
-    for name, op in operators.items():
-        setattr(Tensor, f"__{name}__", lambda x, other, op=op: op(x, other))
-        setattr(Tensor, f"__r{name}__", lambda x, other, op=op: op(other, x))
-    Tensor.__neg__ = lambda x: e.neg(x)
-    Tensor.__abs__ = lambda x: e.abs(x)
-    Tensor.__getitem__ = shape.getitem
-    Tensor.__hash__ = object.__hash__
+    names: dict[str, Any] = {"__add__": plus, "__neg__": elementwise.neg, "__abs__": elementwise.abs}
+    names |= {"__getitem__": shape.getitem, "__hash__": object.__hash__, "T": property(shape.transpose)}
+    for name, op in _OPERATORS.items():
+        names |= {f"__{name}__": op, f"__r{name}__": _reflected(op)} if name != "add" else {"__radd__": _reflected(op)}
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
-        setattr(Tensor, f"__{name}__", _compare(getattr(operator, name)))
-    for module, names in _METHODS.items():
-        for name in names:
-            setattr(Tensor, name, getattr(module, name))
-    Tensor.T = property(lambda x: shape.transpose(x))
+        names[f"__{name}__"] = _compare(getattr(operator, name))
     for name in ("argmax", "argmin", "argsort"):
-        setattr(Tensor, name, _number_only(name))
+        names[name] = _number_only(name)
+    for module, methods in _METHODS.items():
+        names |= {name: getattr(module, name) for name in methods}
+    for name, value in names.items():
+        setattr(Tensor, name, value)
 
 
+_OPERATORS = {
+    "add": elementwise.add,
+    "sub": elementwise.sub,
+    "mul": elementwise.mul,
+    "truediv": elementwise.div,
+    "pow": elementwise.power,
+    "matmul": matmul.matmul,
+}
 _METHODS = {
     elementwise: ("exp", "log", "sqrt", "tanh", "sigmoid", "clip", "abs"),
     reduce: ("sum", "mean", "max", "min", "var", "logsumexp"),

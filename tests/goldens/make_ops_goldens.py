@@ -1,4 +1,4 @@
-"""Make ops_goldens.npz with PyTorch: values and gradients of the operations, the reference of tests/ops/test_goldens.py.
+"""Make ops_goldens.npz with PyTorch: values and gradients of the operations, for tests/ops/test_goldens.py.
 
 Run from the project's folder: python tests/goldens/make_ops_goldens.py (PyTorch is needed here, not by the tests).
 
