@@ -23,6 +23,8 @@ COMMANDS = {
     "grade": "grade your exercises, and name the mistake",
     "residuals": "list the residual recipes: equations, and what each costs",
     "compare": "measure residual recipes side by side, by depth",
+    "claims": "every claim of three articles: what was measured, and the verdict",
+    "sweep": "train a grid of recipes, depths, widths and seeds; resumable",
     "experiments": "list the experiments with their settings",
     "run": "run one experiment and print what it measured",
     "figures": "redraw the figures that are out of date, or check them",
