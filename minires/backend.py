@@ -14,6 +14,7 @@ import importlib.util
 import sys
 from typing import Any
 
+from minires.memory import keep_freed_memory
 from minires.messages import UnknownName, ValueProblem
 from minires.tensor import OPS
 
@@ -33,6 +34,8 @@ TWINS = {
     "embedding": "embedding",
     "attention": "attention",
     "self_attention": "attention",
+    "linear": "linear",
+    "ffn": "linear",
 }
 # Twins whose `saved` is shorter where that saves much memory: both sides run as twins, or neither.
 PAIRED = ("attention", "self_attention")
@@ -109,6 +112,7 @@ class Twin:
             print(f"minires: numba cannot be used ({problem}), so NumPy does the work", file=sys.stderr)
             backend.name = "numpy"
             return NotImplemented
+        keep_freed_memory()
         module = importlib.import_module(f"minires.kernels.{self.file}")
         self.fast = getattr(module, self.name, None) or _decline
         return self.fast(*args, **options)
