@@ -12,7 +12,7 @@ arXiv:1605.06431.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
 from typing import Any
@@ -207,11 +207,5 @@ def _parts(stream: Any) -> Parts:
 
 
 def _map(stream: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    return function(stream) if isinstance(stream, Tensor) else tuple(_each(stream, function))
-
-
-def _each(stream: Any, function: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
-    """Every part once: a tensor that stands twice in the stream stays one tensor."""
-    done: dict[int, Tensor] = {}
-    for part in stream:
-        yield done.setdefault(id(part), function(part)) if id(part) not in done else done[id(part)]
+    """The function of every part. A tensor that stands in two places becomes two: each place has its own gradient."""
+    return function(stream) if isinstance(stream, Tensor) else tuple(function(part) for part in stream)
