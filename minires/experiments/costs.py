@@ -1,7 +1,7 @@
 """What each residual recipe costs: parameters, operations, memory for the backward pass, and time.
 
-Parameters are counted, operations and memory read off the graph of one forward pass, time measured side by side with
-Pre-Norm in turns, so that a busy machine slows both. Everything is per training step of a small language model.
+Parameters are counted, operations and memory read off the graph of one forward pass; processor time is measured in
+turns with Pre-Norm, so that a busy machine slows both. Everything is per training step of a small language model.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ def _node(output: Tensor) -> Node:
 
 
 def seconds(model: DecoderLM, ids: np.ndarray, targets: np.ndarray) -> float:
-    """One forward and backward pass."""
-    began = time.perf_counter()
+    """Processor time of one forward and backward pass: what other programs take does not count."""
+    began = time.process_time()
     grad(model.loss(ids, targets), model.parameters())
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def time_ratio(model: DecoderLM, beside: DecoderLM, ids: np.ndarray, targets: np.ndarray, rounds: int) -> float:
@@ -165,7 +165,7 @@ def caption(result: Result) -> str:
         f"{s['blocks']} blocks, d = {s['d']}, {s['batch']} × {s['length']} tokens. Extra parameters: beyond the "
         f"{result.data['bare parameters']:,} of x + F(x) without a norm. Operations (forward), memory kept for the "
         f"backward pass, and time of a step: relative to Pre-Norm's {base['flops'] / 1e6:.0f} million, "
-        f"{base['bytes'] / 2**20:.1f} MiB and its own time, measured in turns."
+        f"{base['bytes'] / 2**20:.1f} MiB and its own processor time, measured in turns."
     )
 
 
