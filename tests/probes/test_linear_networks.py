@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from minires import Tensor, grad
+from minires import Tensor, grad, ops
 from minires.messages import UnknownName, ValueProblem
 from minires.models import RECIPES, DecoderLM
 from minires.nn import layernorm_jacobian
@@ -42,7 +42,9 @@ def test_forward_keeps_what_was_read_and_written():
     net, (x, _) = LinearNet(), inputs()
     run, by_hand = forward(net, x), states_of(net, x)
     assert np.allclose(run.states, by_hand, atol=1e-14)
-    assert np.allclose(run.read, by_hand[:-1]) and np.allclose(run.written, [s @ W for s, W in zip(by_hand, net.weights)])
+    assert np.allclose(run.read, by_hand[:-1]) and np.allclose(
+        run.written, [s @ W for s, W in zip(by_hand, net.weights)]
+    )
     assert np.allclose(run.output, by_hand[-1] @ net.head.weight.data + net.head.bias.data)
 
 
@@ -82,7 +84,9 @@ def test_similarity_of_known_rotations():
     found = similarity(net, x)
     assert np.allclose(found.mean, np.cos(angles)) and np.allclose(found.median, np.cos(angles))
     assert np.allclose(found.block_influence, 1 - np.cos(angles))
-    assert np.allclose(found.angular[0] * np.pi, [0, 0.3, 0.8], atol=1e-7) and np.isclose(found.angular[1, 2] * np.pi, 0.5)
+    assert np.allclose(found.angular[0] * np.pi, [0, 0.3, 0.8], atol=1e-7) and np.isclose(
+        found.angular[1, 2] * np.pi, 0.5
+    )
     assert found.cheapest(1) == 0
 
 
@@ -195,7 +199,7 @@ def test_attribution_by_hand():
 def test_ablation_by_hand_directly_and_in_all():
     net, (x, y) = LinearNet(), inputs()
     found, states = ablation(net, x, y, "zero"), states_of(net, x)
-    I, (W0, W1, W2), logits = np.eye(D), net.weights, lambda s: s @ net.head.weight.data + net.head.bias.data  # noqa: E731
+    I, (W0, W1, W2), logits = np.eye(D), net.weights, lambda s: s @ net.head.weight.data + net.head.bias.data
     loss = cross_entropy(logits(states[-1]), y)
     assert np.isclose(found.loss, loss)
     total = [x @ (I + W1) @ (I + W2), x @ (I + W0) @ (I + W2), x @ (I + W0) @ (I + W1)]
@@ -263,8 +267,6 @@ def test_all_lengths_together_are_the_whole_gradient(rule):
 
 
 def _loss_from(model, x, targets):
-    from minires import ops
-
     return ops.cross_entropy(model.head(model.stack(x)), targets)
 
 

@@ -1,0 +1,350 @@
+"""Instruments on every recipe: exact sums where they apply, a reason where they do not."""
+
+import numpy as np
+import pytest
+
+from minires import probes
+from minires.messages import Explained, ValueProblem
+from minires.models import RECIPES, DecoderLM, DeepMLP, Encoder
+from minires.ops.attention import split_heads
+from minires.ops.sinkhorn import sinkhorn_forward
+from minires.tensor import Tensor
+from minires.train import SGD
+from tests.probes.linear import D, LinearNet, inputs
+from tests.residual.common import disturbed
+
+VOCAB, LENGTH = 7, 6
+
+
+def text(seed=0, batch=2):
+    return np.random.default_rng(seed).integers(0, VOCAB, (2, batch, LENGTH))
+
+
+def build(recipe="pre_norm", blocks=2, d=8, dtype=np.float64, **options):
+    ids, _ = text()
+    return RECIPES[recipe].build(VOCAB, blocks, ids=ids, d=d, heads=2, context=LENGTH, dtype=dtype, rng=0, **options)
+
+
+# --------------------------------------------------------------------------------- every recipe: an answer or a reason
+
+TOOLS = {
+    "growth": lambda m, x, y: probes.activation_growth(m, x),
+    "similarity": lambda m, x, y: probes.similarity(m, x),
+    "contribution": lambda m, x, y: probes.contribution(m, x),
+    "collapse": lambda m, x, y: probes.rank_collapse(m, x),
+    "spectrum": lambda m, x, y: probes.jacobian_spectrum(m, x, token=0),
+    "norms": lambda m, x, y: probes.composed_norms(m, x, 1),
+    "lens": lambda m, x, y: probes.logit_lens(m, x, y),
+    "attribution": lambda m, x, y: probes.logit_attribution(m, x, y),
+    "ablation": lambda m, x, y: probes.ablation(m, x, y, "mean"),
+    "paths": lambda m, x, y: probes.path_gradients(m, x, y),
+    "sampled": lambda m, x, y: probes.sampled_paths(m, x, y, draws=2),
+    "lesions": lambda m, x, y: probes.lesions(m, x, y),
+    "deleted": lambda m, x, y: probes.delete_random(m, x, y, [1], 2),
+    "pruned": lambda m, x, y: probes.prune(m, x, y, most=1),
+    "bits": lambda m, x, y: probes.quantization(m, x, y, (4,)),
+    "heads": lambda m, x, y: probes.head_patterns(m, x),
+    "composition": lambda m, x, y: probes.composition_scores(m),
+    "memory": lambda m, x, y: probes.memory_neurons(m),
+    "gains": lambda m, x, y: probes.composite_gain(m, x),
+    "update": lambda m, x, y: probes.update_size(m, x, m.state_dict()),
+}
+EVERYWHERE = {"growth", "similarity", "contribution", "collapse", "spectrum", "ablation", "paths", "sampled", "bits",
+              "heads", "update"}  # fmt: skip
+NO_SUM = {"plain", "none", "none_identity", "highway", "post_norm", "residual_dual", "deepnorm", "admin",
+          "hyper_connections", "dynamic_hyper_connections", "mhc", "mhc_permutations", "attention_residuals",
+          "block_attention_residuals", "denseformer", "pre_norm_dyt"}  # fmt: skip
+
+
+@pytest.mark.parametrize("recipe", sorted(RECIPES))
+def test_every_recipe_gets_an_answer_or_a_reason(recipe):
+    model, (x, y) = build(recipe), text()
+    before = {name: array.copy() for name, array in model.state_dict().items()}
+    refused = set()
+    for name, tool in TOOLS.items():
+        try:
+            tool(model, x, y)
+        except Explained as problem:
+            assert problem.must and problem.given and problem.hint
+            refused.add(name)
+    assert not refused & EVERYWHERE
+    assert ("attribution" in refused) == (recipe in NO_SUM)
+    assert ("gains" in refused) == ("hyper" not in recipe and "mhc" not in recipe)
+    assert all(np.array_equal(before[name], array) for name, array in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("model", [LinearNet("pre_norm"), DeepMLP(D, 4, 6, 3), Encoder(7, 8, 2, 2, 6)],
+                         ids=["stack", "mlp", "encoder"])  # fmt: skip
+def test_other_models_are_measured_too(model):
+    x, y = inputs() if isinstance(model, LinearNet) else text()
+    if isinstance(model, DeepMLP):
+        x, y = np.random.default_rng(0).standard_normal((6, D)), np.arange(6) % 4
+    for name in EVERYWHERE - {"heads", "update"}:
+        TOOLS[name](model, x, y)
+    if isinstance(model, Encoder):
+        with pytest.raises(ValueProblem, match="linear head"):
+            probes.logit_attribution(model, x)
+        assert "linear head" in probes.ablation(model, x, y).why_no_direct
+
+
+def test_an_encoders_padding_is_respected():
+    model = Encoder(7, 8, 2, 1, 6, padding=0, init="xavier")
+    (A,) = probes.attention_maps(model, np.array([[3, 4, 5, 0, 0]]))
+    assert np.all(A[..., 3:] == 0) and np.allclose(A.sum(-1), 1)
+
+
+# -------------------------------------------------------------------------------------------------------- attribution
+
+SUMS = sorted(set(RECIPES) - NO_SUM - {"moe", "laurel", "peri_ln"})
+
+
+@pytest.mark.parametrize("recipe", SUMS)
+def test_parts_add_up_to_the_logit_with_every_parameter_off_its_start(recipe):
+    model, (x, y) = disturbed(build(recipe)), text()
+    found = probes.logit_attribution(model, x, y)
+    assert found.error < 1e-6 and np.abs(found.values).max() > 1e-3
+    assert len(found.names) == len(found.values) == 1 + len(probes.forward(model, x).states) - 1
+
+
+@pytest.mark.parametrize("recipe", ["pre_norm", "layerscale", "rezero", "layernorm_scaling", "residual", "t_fixup"])
+def test_heads_add_up_to_their_sublayer(recipe):
+    model, (x, y) = disturbed(build(recipe)), text()
+    whole, split = (probes.logit_attribution(model, x, y, heads=heads) for heads in (False, True))
+    own = [i for i, name in enumerate(split.names) if name.startswith("0 attention")]
+    assert [split.names[i] for i in own] == ["0 attention head 0", "0 attention head 1", "0 attention bias"]
+    assert np.allclose(split.values[own].sum(0), whole.values[1], atol=1e-10)
+    assert split.error < 1e-6
+
+
+def test_a_norm_behind_the_sublayer_forbids_heads_and_says_so():
+    with pytest.raises(ValueProblem, match="bends it first"):
+        probes.logit_attribution(build("sandwich"), text()[0], heads=True)
+    with pytest.raises(ValueProblem, match="told apart"):
+        probes.logit_attribution(build("normformer"), text()[0], heads=True)
+
+
+@pytest.mark.parametrize(("recipe", "reason"), [
+    ("post_norm", "arrives"), ("hyper_connections", "single stream"), ("residual_dual", "single stream"),
+    ("highway", "arrives"), ("pre_norm_dyt", "DyT"),
+])  # fmt: skip
+def test_where_attribution_means_nothing_it_says_why(recipe, reason):
+    with pytest.raises(ValueProblem, match=reason):
+        probes.logit_attribution(build(recipe), text()[0])
+
+
+def test_a_rule_that_was_a_sum_at_first_is_refused_once_its_skip_was_trained():
+    probes.logit_attribution(build("laurel"), text()[0])
+    with pytest.raises(ValueProblem, match="arrives"):
+        probes.logit_attribution(disturbed(build("laurel")), text()[0])
+
+
+def test_without_tokens_the_most_likely_symbol_is_explained():
+    model, (x, _) = build(), text()
+    found = probes.logit_attribution(model, x)
+    assert np.array_equal(found.logit, model(x).data.max(-1))
+
+
+def test_a_lens_on_the_last_state_is_the_model_also_with_copies_of_the_stream():
+    for recipe in ("pre_norm", "post_norm", "rezero", "hyper_connections", "denseformer"):
+        model, (x, y) = build(recipe), text()
+        found = probes.logit_lens(model, x, y)
+        assert np.allclose(found.logits[-1], model(x).data, atol=1e-4 * np.abs(model(x).data).max()), recipe
+        assert found.kl[-1] == 0 and found.agreement[-1] == 1
+    with pytest.raises(ValueProblem, match="x_K alone"):
+        probes.logit_lens(build("residual_dual"), x)
+
+
+# -------------------------------------------------------------------------------------------------------------- heads
+
+
+@pytest.mark.parametrize("recipe", ["pre_norm", "sub_ln"])
+def test_maps_are_those_of_the_engine(recipe):
+    model, (x, _) = build(recipe), text()
+    run, F = probes.forward(model, x), model.stack.sublayers[2]
+    A = probes.attention_maps(model, x)[1]
+    q, k, _ = split_heads(run.read[2] @ F.qkv_weight.data + F.qkv_bias.data, 2)
+    assert np.allclose(A.sum(-1), 1) and np.allclose(np.triu(A[0, 0], 1), 0)
+    scores = (q @ k.swapaxes(-1, -2) / 2)[0, 1, 3, :4]
+    assert np.allclose(A[0, 1, 3, :4], np.exp(scores) / np.exp(scores).sum())
+    if recipe == "pre_norm":
+        heads = probes.head_outputs(F, run.read[2])
+        assert np.allclose(heads.sum(0) + F.out_bias.data, run.written[2], atol=1e-12)
+
+
+def constant_attention(look_back):
+    """A decoder whose heads look `look_back` tokens back (0 where there are not so many), by its positions."""
+    model = DecoderLM(5, 16, 1, 1, 12, connection="residual", dtype=np.float64)
+    F = model.stack.sublayers[0]
+    model.tokens.table.data[...] = 0
+    model.positions.data[...] = np.eye(12, 16)
+    F.qkv_weight.data[...] = 0
+    F.qkv_weight.data[:, :16] = 400 * np.eye(16)
+    for key in range(12):  # position `key` answers the query of position `key + look_back`
+        F.qkv_weight.data[key, 16 + min(key + look_back, 15)] = 1
+    return model
+
+
+@pytest.mark.parametrize(("look_back", "pattern"), [(1, "previous"), (0, "current"), (3, "induction")])
+def test_patterns_of_a_head_that_was_made_to_look_there(look_back, pattern):
+    ids = np.tile(np.arange(4), 3)[None]  # period 4: induction looks 3 back
+    found = probes.head_patterns(constant_attention(look_back), ids, period=4)
+    for name in ("previous", "current", "induction"):
+        value = getattr(found, name)[0, 0]
+        assert value > 0.99 if name == pattern else value < 0.3, (name, value)
+
+
+def test_an_induction_score_needs_its_period():
+    with pytest.raises(ValueProblem, match="repeat themselves"):
+        probes.head_patterns(build(), text()[0], period=2)
+    assert probes.head_patterns(build(), text()[0]).induction is None
+
+
+def test_no_attention_no_maps():
+    with pytest.raises(ValueProblem, match="DeepMLP"):
+        probes.attention_maps(DeepMLP(5, 4, 6, 2), np.zeros((2, 5)))
+
+
+# ------------------------------------------------------------------------------------------------------------ weights
+
+
+def test_virtual_weights_are_what_one_sublayer_reads_of_another():
+    model = disturbed(build())
+    F, G = model.stack.sublayers[1], model.stack.sublayers[2]
+    gamma = model.stack.connection.norms[2].gamma.data
+    by_hand = F.out_weight.data @ np.diag(gamma) @ G.qkv_weight.data[:, 8:16]
+    assert np.allclose(probes.virtual_weight(model, 1, 2, "key"), by_hand, atol=1e-12)
+    unfolded = F.out_weight.data @ G.qkv_weight.data
+    assert np.allclose(probes.virtual_weight(model, 1, 2, fold_norm=False), unfolded, atol=1e-12)
+    with pytest.raises(ValueProblem, match="forward"):
+        probes.virtual_weight(model, 2, 1)
+
+
+def test_a_gate_on_the_branch_is_part_of_the_virtual_weight():
+    model = disturbed(build("layerscale"))
+    gain = model.stack.connection.gammas[0].data
+    F, G = model.stack.sublayers[0], model.stack.sublayers[1]
+    by_hand = F.out_weight.data @ np.diag(gain * model.stack.connection.norms[1].gamma.data) @ G.in_weight.data
+    assert np.allclose(probes.virtual_weight(model, 0, 1), by_hand, atol=1e-12)
+
+
+def test_composition_scores_are_normalised_products_and_chance_is_chance():
+    model = build(d=64)
+    found = probes.composition_scores(model, "value")
+    product = probes.virtual_weight(model, 0, 2, "value")
+    size = np.linalg.norm(model.stack.sublayers[0].out_weight.data) * np.linalg.norm(
+        model.stack.sublayers[2].qkv_weight.data[:, 128:]
+    )
+    assert np.isclose(found.scores[0, 2], np.linalg.norm(product) / size)
+    assert np.all(np.isnan(found.scores[np.tril_indices(4)]))
+    assert np.allclose(found.scores[np.triu_indices(4, 1)], found.chance, rtol=0.15) and found.chance == 1 / 8
+
+
+@pytest.mark.parametrize("recipe", ["sandwich", "post_norm", "moe", "normformer"])
+def test_virtual_weights_say_where_something_stands_between(recipe):
+    with pytest.raises(ValueProblem):
+        probes.composition_scores(build(recipe))
+
+
+def test_memory_neurons_that_erase_and_that_copy():
+    model = build()
+    F = model.stack.sublayers[1]
+    F.out_weight.data[...] = F.in_weight.data.T
+    F.out_weight.data[:8] *= -2
+    found = probes.memory_neurons(model)
+    assert np.allclose(found.cosines[0, :8], -1) and np.allclose(found.cosines[0, 8:], 1)
+    assert found.share()[0] == 8 / 32 and found.cosines.shape == (2, 32)
+
+
+# -------------------------------------------------------------------------------------------------- hyper-connections
+
+
+def test_composite_gain_by_hand():
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((2, 3, 4, 4))  # first and second sublayer, 3 tokens
+    found = probes.composite_of([A, B])
+    both = B @ A
+    assert np.isclose(found.forward[0], np.abs(both).sum(-1).max()) and np.isclose(
+        found.forward[1], np.abs(B).sum(-1).max()
+    )
+    assert np.isclose(found.backward[0], np.abs(both).sum(-2).max())
+    assert np.isclose(found.second[0], np.linalg.svd(both, compute_uv=False)[:, 1].max())
+    assert np.isclose(found.column_error[0], np.abs(A.sum(-2) - 1).max())
+
+
+def test_the_matrices_are_those_that_act_on_the_copies():
+    for recipe in ("hyper_connections", "dynamic_hyper_connections", "mhc", "mhc_permutations"):
+        model, x = disturbed(build(recipe)), np.random.default_rng(0).standard_normal((1, 1, 8))
+        stack = model.stack
+        rule, site = stack.connection, stack.sites[0]
+        copies = rule.open(Tensor(x))
+        spy = probes.mixing_matrices(stack, x)[0][0]
+        moved = rule.step(copies, site, lambda h: Tensor(np.zeros(h.shape))).data
+        assert np.allclose(moved[0, 0], spy @ copies.data[0, 0]), recipe
+        assert spy.shape == (4, 4) and not np.allclose(spy, np.eye(4))
+
+
+def test_mhc_keeps_its_gain_near_one_and_a_disturbed_hc_does_not():
+    free, bound = (disturbed(build(name, blocks=12)) for name in ("hyper_connections", "mhc"))
+    free, bound = probes.composite_gain(free, text()[0]), probes.composite_gain(bound, text()[0])
+    assert free.forward[0] > 10 and bound.forward[0] < 1.1
+    assert bound.row_error.max() < 1e-9
+
+
+def test_sinkhorns_error_is_read_off_the_model():
+    model = disturbed(build("mhc"), size=2.0)
+    found = probes.composite_gain(model, text()[0])
+    H = sinkhorn_forward(np.zeros((4, 4)))[0]
+    assert found.column_error.max() > 1e-6 and probes.composite_of([H[None]]).column_error[0] < 1e-12
+
+
+# ------------------------------------------------------------------------------------------------------------- updates
+
+
+def test_an_update_is_measured_and_told_apart():
+    model, (x, y) = build(), text()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def train():
+        model.loss(x, y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    before = {name: array.copy() for name, array in model.state_dict().items()}
+    old = probes.update.stack_output(model, x)
+    found = probes.expected_update(model, x, train)
+    new = probes.update.stack_output(model, x)
+    assert np.isclose(found.total, np.mean(np.linalg.norm(new - old, axis=-1)) / np.sqrt(8))
+    assert set(found.by_group) == {"sublayers", "connection", "ends"} and min(found.by_group.values()) > 0
+    assert probes.update_size(model, x, model.state_dict()).total == 0
+    only_ends = dict(model.state_dict())
+    only_ends["tokens.table"] = before["tokens.table"] + 1.0
+    moved = probes.update_size(model, x, only_ends)
+    assert moved.by_group["sublayers"] == moved.by_group["connection"] == 0 < moved.by_group["ends"]
+    assert np.isclose(moved.total, moved.by_group["ends"])
+
+
+def test_amplification_grows_with_depth_in_post_norm_faster_than_in_pre_norm():
+    def growth(recipe):
+        shallow, deep = (probes.amplification(build(recipe, blocks), text()[0]) for blocks in (2, 16))
+        return deep / shallow
+
+    assert growth("post_norm") > 1.5 * growth("pre_norm")
+
+
+# ------------------------------------------------------------------------------------------------------------- pictures
+
+
+def test_everything_can_be_drawn():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    x, y = text()
+    for name, tool in TOOLS.items():
+        model = build("mhc" if name == "gains" else "post_norm" if name == "norms" else "pre_norm")
+        figure = tool(model, x, y).draw()
+        figure.canvas.draw()
+        assert figure.axes[0].get_title(loc="left") and (figure.axes[0].lines or figure.axes[0].images), name
+        plt.close(figure)
