@@ -61,7 +61,7 @@ def test_run_draws_if_asked(call, tmp_path):
 def test_figures_are_checked(call, tmp_path):
     folder = tmp_path / "figures"
     shutil.copytree(ROOT / "figures", folder)
-    assert call("figures", "--folder", folder, "--check").code == 0
+    assert call("figures", "jacobian_products", "--folder", folder, "--check").code == 0
     with (folder / "jacobian_products.svg").open("a") as file:
         file.write("<!-- changed by hand -->")
     done = call("figures", "jacobian_products", "--folder", folder, "--check", "--json", tmp_path / "check.json")

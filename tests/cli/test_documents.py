@@ -1,4 +1,4 @@
-"""Every command that README and lessons show is run, in a copy of the project, in the order in which it is met.
+"""Every command that README and lessons show is run, beside a copy of the lessons, in the order in which it is met.
 
 A block is left out only with a comment right above it that says why, and only if it sets up an environment.
 """
@@ -26,10 +26,10 @@ def blocks(text):
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """The project as a clone would have it, and a `minires` and a `python` on the PATH."""
+    """What a reader works on, where nothing else is changed; and a `minires` and a `python` on the PATH."""
     top = tmp_path_factory.mktemp("clone")
-    unwanted = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.nbi", "*.nbc", ".*_cache")
-    shutil.copytree(ROOT, top / "project", ignore=unwanted)
+    for folder in ("lessons", "figures"):
+        shutil.copytree(ROOT / folder, top / "project" / folder, ignore=shutil.ignore_patterns("__pycache__"))
     tools = top / "bin"
     tools.mkdir()
     for name, words in (("python", ""), ("minires", " -m minires")):
@@ -40,7 +40,7 @@ def copy(tmp_path_factory):
 
 def run_shell(script, folder, environment):
     path = os.pathsep.join([str(folder.parent / "bin"), os.environ["PATH"]])
-    env = environment(PATH=path, PYTHONPATH=str(folder), MPLBACKEND="Agg")
+    env = environment(PATH=path, PYTHONPATH=str(ROOT), MPLBACKEND="Agg")
     return subprocess.run(
         ["bash", "-euxo", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=600
     )
@@ -49,7 +49,7 @@ def run_shell(script, folder, environment):
 @pytest.mark.slow
 def test_every_command_of_the_readme_runs(copy, environment):
     """The Chinese README shows the same commands, see below."""
-    for kind, code, mark in blocks((copy / READMES[0]).read_text("utf-8")):
+    for kind, code, mark in blocks((ROOT / READMES[0]).read_text("utf-8")):
         if mark.startswith("not run"):
             assert "venv" in code and "install" in code, f"only a set-up may be left out: {code}"
         elif kind == "python" and not mark.startswith("the body of"):
@@ -92,6 +92,9 @@ def test_the_numbers_in_the_readme_are_those_of_the_figure(name):
         assert f"| {labels[r['norm']]} | {r['layer']} | {r['article']} | {numbers} |" in text
     low, high = data["verdict"]["post_norm"]["total at layer 1"]
     assert f"{low:.2g} {'到' if 'zh' in name else 'to'} {high:.2g}" in text
+    first = json.loads((ROOT / "figures" / "gradient_training.json").read_text("utf-8"))["data"]["verdict"]["first"]
+    (step,) = re.findall(r"0\.0012 at step (\d+) \(Post-Norm, xavier, no warm-up\)", first)
+    assert (f"第 {step} 步" if "zh" in name else f"after {step} steps") in text
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
