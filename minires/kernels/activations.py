@@ -115,7 +115,7 @@ def _forward(name, x):
 
 
 def _backward(name, dy, saved):
-    x, inner = saved if ACTIVATIONS[name].keeps else (saved, dy[:0])
+    x, inner = saved if ACTIVATIONS[name].keeps else (saved, np.empty(0, dy.dtype))
     if not fits(dy, x, inner) or dy.shape != x.shape:
         return NotImplemented
     dx = np.empty(dy.shape, dy.dtype)

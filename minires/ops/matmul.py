@@ -71,9 +71,7 @@ def linear_forward(x, w, b=None):
     if b is not None and b.shape != w.shape[1:]:
         raise ShapeError(f"the bias must be ({w.shape[1]},)", shown(b), "One number per output column.")
     y = (as_rows(x) @ w).reshape(x.shape[:-1] + w.shape[1:]) if x.ndim > 2 else x @ w  # (…, out)
-    if b is not None:
-        y += b
-    return y, (x, w, b is not None)
+    return y if b is None else y + b, (x, w, b is not None)
 
 
 def linear_backward(dy, saved):
