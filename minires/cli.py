@@ -30,7 +30,6 @@ COMMANDS = {
     "figures": "redraw the figures that are out of date, or check them",
     "train": "train a small Transformer on the shipped play or on a task",
     "generate": "write text with a trained model",
-    "bench": "measure the kernels beside NumPy",
     "doctor": "look at this installation and say what to do about problems",
     "cache": "show or clear the compiled kernels",
 }
