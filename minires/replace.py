@@ -32,7 +32,9 @@ class _Counted:
 
 def _callable(key: str, function: object) -> Callable:
     if not callable(function):
-        raise DtypeError(f"{key} must be a function", shown(function), "Pass the function itself: no () behind its name.")
+        raise DtypeError(
+            f"{key} must be a function", shown(function), "Pass the function itself: no () behind its name."
+        )
     return function
 
 
@@ -63,7 +65,9 @@ def use(**replacements: Callable) -> Iterator[None]:
     Raises UnknownName for a key that names no function, DtypeError for something that cannot be called, and
     GraphError when the block ends although one of your functions was never called.
     """
-    targets = [(*_target(key), _Counted(_callable(key, f), key.endswith("_backward"))) for key, f in replacements.items()]
+    targets = [
+        (*_target(key), _Counted(_callable(key, f), key.endswith("_backward"))) for key, f in replacements.items()
+    ]
     before = [(getattr(op, side), op.detours) for op, side, _ in targets]
     containers = _containers({op.name for op, _, _ in targets})
     for op, side, mine in targets:
