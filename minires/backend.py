@@ -12,6 +12,7 @@ import functools
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from minires.memory import keep_freed_memory
@@ -91,12 +92,12 @@ backend = Backend()
 
 
 class Twin:
-    """One side of an operation, in both implementations. The engine calls it like a function."""
+    """One function in both implementations; `minires/kernels/FILE.py` has the fast one. Called like a function."""
 
     __slots__ = ("fast", "file", "name", "reference")
 
-    def __init__(self, name: str, reference: Any):
-        self.file, self.name, self.reference = TWINS[name.rpartition("_")[0]], name, reference
+    def __init__(self, file: str, name: str, reference: Any):
+        self.file, self.name, self.reference = file, name, reference
         self.fast: Any = self.load
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -136,7 +137,22 @@ class Paired(Twin):
 
 def install() -> None:
     """Put both implementations of every operation in `TWINS` into the engine."""
-    for name in TWINS:
+    for name, file in TWINS.items():
         op, kind = OPS[name], Paired if name in PAIRED else Twin
-        op.forward = kind(f"{name}_forward", op.reference[0])
-        op.backward = kind(f"{name}_backward", op.reference[1])
+        op.forward = kind(file, f"{name}_forward", op.reference[0])
+        op.backward = kind(file, f"{name}_backward", op.reference[1])
+
+
+def has_twin(file: str) -> Callable[[Callable], Callable]:
+    """Decorator for a NumPy function outside the engine: `minires/kernels/FILE.py` holds its twin of the same name."""
+
+    def both(reference: Callable) -> Callable:
+        chosen = Twin(file, reference.__name__, reference)
+
+        @functools.wraps(reference)
+        def call(*args: Any, **options: Any) -> Any:
+            return chosen(*args, **options)
+
+        return call
+
+    return both

@@ -1,10 +1,10 @@
-"""The optimiser's arithmetic on flat parameters: AdamW in one pass, and the squared norm for clipping."""
+"""The optimiser's arithmetic on flat parameters: AdamW in one pass over its four arrays."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from minires.kernels.checks import same_float_dtype
+from minires.kernels.fits import fits
 from minires.kernels.jit import njit
 
 
@@ -17,23 +17,10 @@ def adamw_flat(p, g, m, v, lr, b1, b2, eps, decay, c1, c2):
         p[i] -= lr * (decay * p[i] + c1 * m[i] / (np.sqrt(c2 * v[i]) + eps))
 
 
-def adamw_step(p, g, m, v, lr, b1, b2, eps, decay, c1, c2) -> None:
-    """One AdamW step on flat arrays of one size and dtype, p, m and v written in place.
-
-    m ← b1 m + (1 - b1) g,  v ← b2 v + (1 - b2) g²,  p ← p - lr (decay p + c1 m / (√(c2 v) + eps))
-
-    with c1 = 1 / (1 - b1^t) and c2 = 1 / (1 - b2^t) at step t. Parameters with and without decay are two calls on two
-    slices. Raises DtypeError unless all arrays have one float dtype.
-    Source: Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2.
-    """
-    real = same_float_dtype(p=p, g=g, m=m, v=v).type
+def adamw_step(p, g, m, v, lr, b1, b2, eps, decay, c1, c2):
+    flat = p.ndim == 1 and all(a.shape == p.shape and a.flags.c_contiguous for a in (p, g, m, v))
+    if not flat or not fits(p, g, m, v):
+        return NotImplemented
+    real = p.dtype.type
     adamw_flat(p, g, m, v, *[real(number) for number in (lr, b1, b2, eps, decay, c1, c2)])
-
-
-@njit
-def sum_of_squares(g):
-    """Σ g² in float64, so that neither many entries nor large ones spoil the norm."""
-    total = 0.0
-    for i in range(g.size):
-        total += np.float64(g[i]) * np.float64(g[i])
-    return total
+    return None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from minires.backend import has_twin
+
 
 def sgd_step(p, g, velocity, lr, momentum=0.0, nesterov=False, decay=0.0):
     """v ← momentum·v + (g + decay·p);  p ← p - lr·v.  With nesterov: p ← p - lr·(g + decay·p + momentum·v).
@@ -24,6 +26,7 @@ def sgd_step(p, g, velocity, lr, momentum=0.0, nesterov=False, decay=0.0):
     p -= lr * (g + momentum * velocity if nesterov else velocity)
 
 
+@has_twin("optim")
 def adamw_step(p, g, m, v, lr, b1, b2, eps, decay, c1, c2):
     """m ← b1 m + (1 - b1) g,  v ← b2 v + (1 - b2) g²,  p ← p - lr (decay p + c1 m / (√(c2 v) + eps)).
 

@@ -191,6 +191,11 @@ def test_what_a_twin_declines_goes_to_the_reference(name, odd):
     assert y.dtype == expected.dtype
 
 
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_a_single_number(name):
+    agree(name, (np.array(0.7),), np.float64)
+
+
 def test_another_axis():
     x = draw(np.random.default_rng(0), (3, 4, 5), np.float32)
     for name in ("softmax", "log_softmax"):
