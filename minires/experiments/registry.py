@@ -144,3 +144,33 @@ register(
     "The Jacobian of LayerNorm: its spectrum, and what a stack of Post-Norm layers does to a gradient",
     "minires.experiments.layernorm_spectrum",
 )
+register(
+    "residual_family",
+    "The residual family: how each rule joins a sublayer to the stream",
+    "minires.experiments.residual_family",
+)
+register(
+    "plus_i_table",
+    "The +I table: ∂x_{l+1}/∂x_l by rule, and what is left of the identity after 24 sublayers",
+    "minires.experiments.plus_i_table",
+)
+register(
+    "depth_profiles",
+    "Gradient profile and growth of the stream by rule and depth, to 1000 sublayers",
+    "minires.experiments.depth_profiles",
+)
+register(
+    "path_lengths",
+    "How long the paths are that a gradient takes through a Transformer, rule by rule",
+    "minires.experiments.path_lengths",
+)
+register(
+    "composite_gain",
+    "What the mixing matrices of many layers do together: Hyper-Connections against mHC",
+    "minires.experiments.composite_gain",
+)
+register(
+    "sinkhorn_error",
+    "Sinkhorn's error against the spread of its logits: twenty steps are exact only for narrow logits",
+    "minires.experiments.sinkhorn_error",
+)

@@ -11,7 +11,7 @@ import numpy as np
 from minires.messages import ValueProblem
 from minires.nn import MultiHeadAttention
 from minires.probes.heads import head_outputs
-from minires.probes.picture import curves
+from minires.probes.picture import bars
 from minires.probes.running import (
     Pass,
     enter,
@@ -45,9 +45,7 @@ class Attribution:
 
     def draw(self) -> Any:
         means = self.values.reshape(len(self.values), -1).mean(1)
-        axes = (figure := curves({"mean": means}, xlabel="", ylabel="logit", title="Who wrote the logit")).axes[0]
-        axes.set_xticks(range(len(self.names)), self.names, rotation=60, ha="right", fontsize=7)
-        return figure
+        return bars(self.names, means, ylabel="mean share of the logit", title="Who wrote the logit")
 
 
 def logit_attribution(model: Any, inputs: Any, tokens: Any = None, *, heads: bool = False) -> Attribution:

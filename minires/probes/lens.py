@@ -15,6 +15,7 @@ from minires.probes.running import (
     log_softmax,
     norm_of,
     rule_name,
+    single_stream,
     stack_of,
     unembedding,
 )
@@ -73,7 +74,5 @@ def tail(model: Any, x: np.ndarray) -> np.ndarray:
     """From a state to what the head reads: the rule's `close`, or only its final norm if it closes several streams."""
     connection = stack_of(model).connection
     with no_grad():
-        opened = connection.open(Tensor(x))
-        single = isinstance(opened, Tensor) and opened.shape == x.shape
-        norm = connection.close if single else getattr(connection, "final_norm", lambda state: state)
+        norm = connection.close if single_stream(model, x) else getattr(connection, "final_norm", lambda state: state)
         return norm(Tensor(x)).data

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,21 @@ def curves(
         axes.set(xlabel=xlabel, ylabel=ylabel, title=title, yscale="log" if log else "linear")
         if len(series) > 1:
             axes.legend()
+    return figure
+
+
+def bars(names: Sequence[str], values: Any, *, ylabel: str, title: str) -> Any:
+    """A matplotlib Figure with one bar per name."""
+    import matplotlib.pyplot as plt
+
+    from minires.style import style
+
+    with style():
+        figure, axes = plt.subplots(figsize=(max(4.5, 0.22 * len(names)), 3.8))
+        axes.bar(range(len(names)), np.asarray(values, dtype=float))
+        axes.set_xticks(range(len(names)), names, rotation=60 if len(names) > 6 else 0, fontsize=7)
+        axes.set(ylabel=ylabel, title=title)
+        axes.grid(False, axis="x")
     return figure
 
 

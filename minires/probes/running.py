@@ -173,11 +173,18 @@ def enter(model: Any, inputs: Any, seed: int = 0) -> tuple[np.ndarray, Context]:
     return seen[0].data, Context(mask=ctx.mask, rng=np.random.default_rng(seed))
 
 
-def require_one_stream(model: Any, x: np.ndarray, what: str) -> None:
-    """Raise ValueProblem unless the rule carries one tensor shaped like x."""
+def single_stream(model: Any, x: np.ndarray) -> bool:
+    """Whether the rule carries one tensor shaped like x."""
     with no_grad():
         stream = stack_of(model).connection.open(Tensor(x))
-    if not isinstance(stream, Tensor) or stream.shape != x.shape:
+    return isinstance(stream, Tensor) and stream.shape == x.shape
+
+
+def require_one_stream(model: Any, x: np.ndarray, what: str) -> None:
+    """Raise ValueProblem unless the rule carries one tensor shaped like x."""
+    if not single_stream(model, x):
+        with no_grad():
+            stream = stack_of(model).connection.open(Tensor(x))
         carried = f"one tensor {stream.shape}" if isinstance(stream, Tensor) else f"{len(stream)} tensors or more"
         raise ValueProblem(
             f"{what} needs a rule with a single stream shaped like its input, {x.shape}",

@@ -1,4 +1,4 @@
-"""Jacobians of the whole stack: singular values of ∂x_K/∂x, of its skip path, and of the norms on that path."""
+"""Jacobians of the whole stack: singular values of ∂x_K/∂x_0, of its skip path, and of the norms on that path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from minires.messages import ValueProblem
 from minires.probes.picture import curves
-from minires.probes.running import enter, forward, require_one_stream, stack_of
+from minires.probes.running import enter, forward, require_one_stream, single_stream, stack_of
 from minires.tensor import Tensor, grad
 
 LARGEST = 2048  # rows: a matrix of 2048² float64 takes 32 MB, and its SVD half a minute
@@ -51,7 +51,7 @@ class Spectrum:
 def jacobian_spectrum(
     model: Any, inputs: Any, *, skip_only: bool = False, token: int | None = None, closed: bool = False
 ) -> Spectrum:
-    """∂x_K/∂x, with x what enters the stack: every row is one backward pass.
+    """∂x_K/∂x_0, by one backward pass per row. Under a rule with several streams x_0 is what enters the stack.
 
     token: only the block of that token with itself (of the first sample), (d, d); else all of (B·T·d)². skip_only:
     every branch's backward pass is zero. closed: the output behind the final norm instead of x_K.
@@ -61,11 +61,12 @@ def jacobian_spectrum(
     x = Tensor(data, requires_grad=True)
     ctx.trace, ctx.wrap = [], _skip if skip_only else None
     y = stack_of(model)(x, ctx)
+    start = ctx.trace[0] if single_stream(model, data) else x
     y = y if closed else ctx.trace[-1]
     rows = _rows(data.shape, token)
     if y.node is None:  # no path at all: plain networks without branches
         return Spectrum.of(np.zeros((len(rows), len(rows)), data.dtype))
-    found = [grad(y, [x], _unit(row, data), retain_graph=True)[0].ravel()[rows] for row in rows]
+    found = [grad(y, [start], _unit(row, data), retain_graph=True)[0].ravel()[rows] for row in rows]
     return Spectrum.of(np.array(found))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minires.probes.picture import curves
+from minires.probes.picture import bars
 from minires.probes.running import as_input, stack_of
 from minires.tensor import no_grad
 
@@ -29,9 +29,7 @@ class Update:
 
     def draw(self) -> Any:
         found = {"all": self.total} | self.by_group
-        figure = curves({"size": list(found.values())}, xlabel="", ylabel="‖Δf‖ / √d", title="Size of the update")
-        figure.axes[0].set_xticks(range(len(found)), list(found))
-        return figure
+        return bars(list(found), list(found.values()), ylabel="‖Δf‖ / √d", title="Size of the update")
 
 
 def update_size(model: Any, inputs: Any, before: Mapping[str, np.ndarray]) -> Update:
