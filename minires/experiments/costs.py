@@ -182,5 +182,7 @@ def draw(result: Result) -> Any:
     axes.plot([row["operations"] for row in rows], places, "|", ms=9, label="operations")
     axes.set_yticks(places, [row["recipe"] for row in rows])
     axes.set(xscale="log", xlabel="relative to Pre-Norm")
+    axes.set_xticks([1, 1.5, 2, 3, 4, 6], ["1", "1.5", "2", "3", "4", "6"])
+    axes.minorticks_off()
     axes.legend(loc="lower right")
     return figure
