@@ -12,9 +12,10 @@ import itertools
 import json
 import multiprocessing
 import os
+import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -245,9 +246,10 @@ def _processes(cells: Sequence[Cell], workers: int) -> Iterator[Record]:
     if workers == 1 or len(cells) < 2:
         yield from map(run_cell, cells)
         return
-    pool = ProcessPoolExecutor(min(workers, len(cells)), mp_context=multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(workers, len(cells)), mp_context=context, initializer=_die_at_interrupts)
     try:
-        for future in as_completed([pool.submit(run_cell, cell) for cell in cells]):
+        for future in as_completed([pool.submit(_in_worker, cell) for cell in cells]):
             yield future.result()
     except BrokenProcessPool:
         must, given = "a worker process must live until its cell is done", "one that died, perhaps for want of memory"
@@ -256,11 +258,22 @@ def _processes(cells: Sequence[Cell], workers: int) -> Iterator[Record]:
         pool.shutdown(cancel_futures=True)
 
 
+def _die_at_interrupts() -> None:
+    """Ctrl-C reaches every process of a terminal: a worker ends at once and without a traceback, and we report."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _in_worker(cell: Cell) -> Record:
+    """A cell in a thread, because training in a main thread would take Ctrl-C for itself and end after its step."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(run_cell, cell).result()
+
+
 def _cluster(cells: Sequence[Cell], address: str) -> Iterator[Record]:
     """Records as the workers of a `distributed` scheduler finish them; a cell whose worker is lost is run once more."""
     try:
-        from distributed import Client
-        from distributed import as_completed as as_finished
+        from distributed import Client  # pyright: ignore[reportMissingImports]
+        from distributed import as_completed as as_finished  # pyright: ignore[reportMissingImports]
     except ImportError:
         must, hint = "--scheduler needs the package `distributed`", "Install it with: pip install 'minires[cluster]'"
         raise ValueProblem(must, "an installation without it", hint) from None

@@ -218,7 +218,7 @@ row("C17b", "2.3", HOLDS,
 
 row("C18", "3.1", HOLDS,
     "∂L/∂h_{l-1} = ∂L/∂h_l (∂F/∂h + I).",
-    "∂L/∂h_{l−1}=∂L/∂h_l·(∂F/∂h+I)。",
+    "梯度公式：∂L/∂h_{l−1}=∂L/∂h_l·(∂F/∂h+I)。",
     "With row vectors. I is the identity matrix, not the number 1.",
     measure=flow.backward_formulas,
     tell="back-propagation against the formula: {residual:.0e}",
@@ -292,7 +292,7 @@ row("C23", "3.3", HOLDS,
 
 row("C24a", "4.1", HOLDS,
     "Post-Norm is LayerNorm(x + A(x)), Pre-Norm x + A(LayerNorm(x)).",
-    "Post-Norm：LN(x+A(x))；Pre-Norm：x+A(LN(x))。",
+    "Post-Norm 为 LN(x+A(x))，Pre-Norm 为 x+A(LN(x))，二者即如此定义。",
     "So defined.",
     XIONG,
     measure=streams.printed_blocks,
@@ -353,7 +353,7 @@ row("C27b", "4.1", UNCHECKABLE,
 
 row("C28a", "4.2", CONTRADICTS,
     "LayerScale is x + γ₁ Attention(x) + γ₂ FFN(x).",
-    "LayerScale：x+γ₁·Attention(x)+γ₂·FFN(x)。",
+    "LayerScale 的公式：x+γ₁·Attention(x)+γ₂·FFN(x)。",
     "The paper's block is sequential and normed: x + γ A(LN x), then x + γ' F(LN x). The article's own code is right "
     "(C43).",
     CAIT,
@@ -385,7 +385,7 @@ row("C29", "4.2", HOLDS,
 
 row("C30", "4.3", HOLDS,
     "A mixture of experts adds Σ expert_i(x) · gate_i to x.",
-    "MoE：x+Σ expert_i(x)·gate_i。",
+    "MoE 的残差：x+Σ expert_i(x)·gate_i。",
     "Up to two things left out: the experts read a normed x, and the gates are a softmax over the chosen experts "
     "only.",
     "Jiang et al. 2024, arXiv:2401.04088")

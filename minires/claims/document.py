@@ -71,8 +71,8 @@ WORDS: dict[str, dict[str, Any]] = {
     "zh": {
         "title": "# 三篇文章的每个论断：逐条测量",
         "intro": "很多人从三篇文章（这里称为 A0、A1、A2）学习残差连接。下面是其中每个可以检验的论断（用我们自己的"
-        "话表述）和判定。能在小机器上测量的，判定由固定规则从测量值得出，可用 `minires claims 编号 --recompute` 重新"
-        "测量；否则依据所列来源。说明与来源见英文版 [claims.md](claims.md)。本页由 `minires claims --write-docs` 生成。",
+        "话表述）和判定。能在小机器上测量的，判定由固定规则从测量值得出，可用 `minires claims 编号 --recompute` "
+        "重新测量；否则依据所列来源。说明与来源见[英文版](claims.md)。本页由 `minires claims --write-docs` 生成。",
         "verdicts": {
             "HOLDS": "成立",
             "COND": "有条件成立",

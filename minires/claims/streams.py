@@ -339,7 +339,7 @@ def virtual_weights(d: int = 16, seed: int = 0) -> Numbers:
 def deepnorm_step(blocks: int = 24, seed: int = 0) -> Numbers:
     """How near a layer is to the identity: cos(x_k, x_{k+1}) for DeepNorm and Post-Norm, and skip against branch.
 
-    skip, branch: α rms(x) and rms(F) of DeepNorm, and of Post-Norm (α = 1), means over sublayers.
+    ratio: rms(F) / (α rms(x)), with α = 1 in Post-Norm. Means over sublayers.
     """
     found: Numbers = {"blocks": blocks}
     for name in ("deepnorm", "post_norm"):
@@ -349,8 +349,7 @@ def deepnorm_step(blocks: int = 24, seed: int = 0) -> Numbers:
         shares = [rms(f) / (alpha * rms(x)) for x, f in zip(states, branches)]
         found |= {f"{name}_cos": float(np.mean([cosine(a, b) for a, b in itertools.pairwise(states)])),
                   f"{name}_ratio": float(np.mean(shares))}  # fmt: skip
-    model = get_recipe("deepnorm").build(32, blocks, d=32, heads=4, context=16, rng=seed)
-    return found | {"alpha": float(model.stack.connection.alpha)}
+    return found
 
 
 # ----------------------------------------------------------------------------------------------- Hyper-Connections

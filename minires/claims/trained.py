@@ -12,6 +12,7 @@ import numpy as np
 from minires import ops
 from minires.claims.ledger import Numbers, measurement
 from minires.data import CharCorpus, digits, hamlet, minibatches
+from minires.experiments.compare import completed
 from minires.messages import ValueProblem
 from minires.models import DecoderLM, DeepMLP
 from minires.nn import Context
@@ -48,7 +49,7 @@ def train_digits(model: DeepMLP, data: Any, epochs: int, seed: int, lr: float = 
         for pair in minibatches(data.x_train, data.y_train, batch_size=batch, rng=np.random.default_rng([seed, epoch]))
     ]
     with suppress(ValueProblem):  # it diverged: the errors show it
-        fit(model, pairs, Adam(model.parameters(), lr=lr), len(pairs), progress=False)
+        completed(fit(model, pairs, Adam(model.parameters(), lr=lr), len(pairs), progress=False), len(pairs))
     return model
 
 
@@ -213,7 +214,7 @@ def train_play(model: DecoderLM, corpus: CharCorpus, steps: int, lr: float, warm
         )  # fmt: skip
     except ValueProblem:
         return float("inf")
-    return history.evaluations[-1][1]
+    return completed(history, steps).evaluations[-1][1]
 
 
 @measurement(fast={"depths": (1, 6), "steps": 80}, trains=True)

@@ -1,0 +1,91 @@
+"""The documents are what the ledger says now, and every command in them exists."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from minires.claims import CLAIMS, Measurement, get_claims, kept
+from minires.claims import ledger as book
+from minires.claims.document import MAP, TWELVE, document
+from minires.cli import main, parse
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("name, language", [("claims.md", "en"), ("claims.zh.md", "zh")])
+def test_the_documents_are_up_to_date(name, language):
+    assert (ROOT / "docs" / name).read_text("utf-8") == document(language), "run: minires claims --write-docs"
+
+
+def test_the_twelve_come_first_and_exist():
+    assert len(TWELVE) == 12 and all(i in CLAIMS for group in TWELVE for i in group)
+    for language in ("en", "zh"):
+        text = document(language)
+        assert text.index("C105b") < text.index("C01")
+        assert all(f"C{n:02d}" in text for n in range(1, 110))
+
+
+@pytest.mark.parametrize("article, section, section_zh, command", MAP, ids=[row[3] for row in MAP])
+def test_a_command_of_the_map_exists(article, section, section_zh, command):
+    program, *words = shlex.split(command)
+    if program == "python":
+        assert (ROOT / words[0]).is_file()
+        return
+    args = parse(words)
+    if args.command == "claims":
+        assert {claim.article for claim in get_claims(args.ids)} == {article}
+    elif args.command == "run":
+        from minires.experiments import get_experiment
+
+        get_experiment(args.name)
+    else:
+        from minires.models import get_recipe
+
+        assert [get_recipe(name) for name in args.names]
+
+
+def test_the_map_covers_every_claim_of_an_article_that_no_experiment_covers():
+    listed = " ".join(row[3] for row in MAP)
+    for group in ("C01", "C17", "C34", "C44", "C49", "C60", "C62", "C69", "C72", "C82", "C89", "C108", "C109"):
+        assert group in listed
+
+
+def test_the_command_tells_one_claim_in_full(capsys):
+    assert main(["claims", "C92"]) == 0
+    told = capsys.readouterr().out
+    assert "6.69" in told and "CONTRADICTS" in told and "2203.00555" in told and "deepnorm_alpha" in told
+
+
+def test_the_command_lists_all_and_writes_json(capsys, tmp_path):
+    assert main(["claims", "--json", str(tmp_path / "all.json")]) == 0
+    rows = json.loads((tmp_path / "all.json").read_text("utf-8"))
+    assert len(rows) == len(CLAIMS)
+    wanted = {"id", "claim", "claim_zh", "article", "section"}
+    wanted |= {"measured", "settings", "seed", "verdict", "seconds", "source"}
+    assert all(wanted <= set(row) for row in rows)
+    assert re.search(r"\d+ HOLDS", capsys.readouterr().out)
+
+
+def test_measuring_again_shows_new_numbers_and_keeps_nothing(capsys):
+    path = Path(book.__file__).with_name(book.KEPT)
+    before = path.read_bytes()
+    assert main(["claims", "C92", "C29", "--recompute"]) == 0
+    assert main(["claims", "C92", "--fast", "--json", "-"]) == 0
+    out = capsys.readouterr().out
+    assert '"verdict": "CONTRADICTS"' in out and path.read_bytes() == before
+
+
+def test_a_measurement_that_disagrees_is_an_error(capsys, monkeypatch):
+    wrong = Measurement("deepnorm_alpha", {"blocks": 1000}, kept()["deepnorm_alpha"].numbers | {"alpha": 202.0}, 0.1)
+    changed = kept() | {"deepnorm_alpha": wrong}
+    monkeypatch.setattr(book, "kept", lambda: changed)
+    assert main(["claims", "C92"]) == 1
+    assert "the ledger expects CONTRADICTS" in capsys.readouterr().out
+
+
+def test_documents_go_where_they_are_told(tmp_path, capsys):
+    assert main(["claims", "--write-docs", str(tmp_path)]) == 0
+    assert (tmp_path / "claims.md").read_text("utf-8") == document()
