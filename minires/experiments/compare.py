@@ -19,7 +19,7 @@ from minires.messages import ValueProblem
 from minires.models import DecoderLM, Recipe, get_recipe
 from minires.nn import Context
 from minires.tensor import Tensor
-from minires.train import AdamW, fit, get_schedule, mean_loss
+from minires.train import AdamW, History, fit, get_schedule, mean_loss
 
 NAME = "compare"
 TITLE = "Residual recipes side by side: gradients, growth of the stream, early loss"
@@ -52,13 +52,21 @@ def trained(model: DecoderLM, corpus: CharCorpus, steps: int, lr: float, warmup:
     checks = [corpus.batch(np.random.default_rng([7, i]), batch, length, "val") for i in range(4)]
     try:
         history = fit(
-            model, lambda rng: corpus.batch(rng, batch, length), AdamW(model.parameters(), lr=lr, betas=(0.9, 0.98)), steps,
+            model, lambda rng: corpus.batch(rng, batch, length),
+            AdamW(model.parameters(), lr=lr, betas=(0.9, 0.98)), steps,
             rng=np.random.default_rng([seed, 1]), schedule=get_schedule("constant", warmup, steps), progress=False,
             evaluate=mean_loss(checks), on_step=lambda step, h: losses.append(h.losses[-1]),
         )  # fmt: skip
     except ValueProblem:  # the loss or a gradient is no longer finite
         return losses, float("nan")
-    return losses, history.evaluations[-1][1]
+    return losses, completed(history, steps).evaluations[-1][1]
+
+
+def completed(history: History, steps: int) -> History:
+    """The history of a whole run. Raises KeyboardInterrupt if Ctrl-C has ended it early: its numbers mean nothing."""
+    if history.steps < steps:
+        raise KeyboardInterrupt
+    return history
 
 
 @measured
