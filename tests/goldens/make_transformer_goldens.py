@@ -1,6 +1,6 @@
-"""Make transformer_goldens.npz and optimizer_goldens.npz with PyTorch: the reference values of tests/models and tests/train.
+"""Make transformer_goldens.npz and optimizer_goldens.npz with PyTorch: reference values of tests/models and tests/train.
 
-Run from the project's folder: python tests/goldens/make_transformer_goldens.py (PyTorch is needed here, not by the tests).
+Run from the project's folder: python tests/goldens/make_transformer_goldens.py (only this script needs PyTorch).
 
 The networks are PyTorch's own modules (nn.TransformerEncoder with norm_first or not), float64, 12 blocks, d = 16. Their
 weights are drawn by name, so that neither side's initialiser matters. The files hold only loss and gradients.
@@ -53,7 +53,10 @@ def torch_gradients(kind, connection):
     from torch import nn
     from torch.nn import functional as F
 
-    state = {name: torch.tensor(array, requires_grad=True) for name, array in our_model(kind, connection).state_dict().items()}
+    state = {
+        name: torch.tensor(array, requires_grad=True)
+        for name, array in our_model(kind, connection).state_dict().items()
+    }
     ids, targets, segments = (torch.tensor(a) for a in batch())
     decoder, pre = kind == "decoder", connection == "pre_norm"
     layer = nn.TransformerEncoderLayer(
