@@ -1,4 +1,4 @@
-"""Make transformer_goldens.npz and optimizer_goldens.npz with PyTorch: reference values of tests/models and tests/train.
+"""Make transformer_goldens.npz and optimizer_goldens.npz with PyTorch: values for tests/models and tests/train.
 
 Run from the project's folder: python tests/goldens/make_transformer_goldens.py (only this script needs PyTorch).
 
@@ -95,7 +95,8 @@ def torch_names(state, pre):
         attention, ffn = f"stack.sublayers.{2 * block}.", f"stack.sublayers.{2 * block + 1}."
         for theirs, ours in (
             ("self_attn.in_proj_weight", attention + "qkv_weight"), ("self_attn.in_proj_bias", attention + "qkv_bias"),
-            ("self_attn.out_proj.weight", attention + "out_weight"), ("self_attn.out_proj.bias", attention + "out_bias"),
+            ("self_attn.out_proj.weight", attention + "out_weight"),
+            ("self_attn.out_proj.bias", attention + "out_bias"),
             ("linear1.weight", ffn + "in_weight"), ("linear1.bias", ffn + "in_bias"),
             ("linear2.weight", ffn + "out_weight"), ("linear2.bias", ffn + "out_bias"),
             ("norm1.weight", f"stack.connection.norms.{2 * block}.gamma"),
