@@ -299,15 +299,19 @@ row("C24a", "4.1", HOLDS,
     tell="our blocks against the formulas: Post {post:.0e}, Pre {pre:.0e}",
     rule=Rule(lambda m: max(m.post, m.pre) < EXACT))
 
-row("C24b", "4.1", HOLDS,
+row("C24b", "4.1", COND,
     "Post-Norm needs warm-up, Pre-Norm does not.",
     "Post-Norm 需要 warm-up，Pre-Norm 不需要。",
-    "As a tendency, at a learning rate that is not small. Large Pre-Norm models are still trained with warm-up.",
+    "So it is with Xavier's weights and a learning rate that is not small. With weights that are small for the width "
+    "Post-Norm trains without warm-up too: the size of the branches decides. Large Pre-Norm models are still trained "
+    "with warm-up.",
     XIONG,
     measure=trained.warm_up,
     tell="{blocks} blocks, lr {lr:g}, {steps} steps, validation loss without / with warm-up: Post {post_cold:.2f} / "
-    "{post_warm:.2f}, Pre {pre_cold:.2f} / {pre_warm:.2f}; letter frequencies {unigram:.2f}",
-    rule=Rule(lambda m: m.post_cold > m.pre_cold + 0.2 and m.pre_cold < m.unigram - 0.3))
+    "{post_warm:.2f}, Pre {pre_cold:.2f} / {pre_warm:.2f}; Post with small weights and no warm-up {small_cold:.2f}; "
+    "letter frequencies {unigram:.2f}",
+    rule=Rule(lambda m: m.post_cold > m.post_warm + 0.2 and m.pre_cold < m.unigram - 0.3,
+              lambda m: m.small_cold < m.unigram - 0.3))
 
 row("C25", "4.1", COND,
     "Deep Post-Norm tends to exploding gradients, Pre-Norm is more stable.",
@@ -557,11 +561,12 @@ row("C45b", "8.1", UNCHECKABLE,
 row("C46", "8.2", HOLDS,
     "Pre-Norm: usually no warm-up and larger learning rates; Post-Norm: careful warm-up.",
     "Pre-Norm 通常无需 warm-up、可用更大学习率；Post-Norm 需谨慎 warm-up。",
-    "The same measurement as C24b.",
+    "Sound advice for Xavier's weights. See C24b for when Post-Norm needs none.",
     XIONG,
     measure=trained.warm_up,
-    tell="lr {lr:g}, no warm-up: Post-Norm {post_cold:.2f}, Pre-Norm {pre_cold:.2f}; letter frequencies {unigram:.2f}",
-    rule=Rule(lambda m: m.post_cold > m.pre_cold + 0.2 and m.pre_cold < m.unigram - 0.3))
+    tell="lr {lr:g}: without warm-up Post-Norm {post_cold:.2f}, Pre-Norm {pre_cold:.2f}; with it Post-Norm "
+    "{post_warm:.2f}; letter frequencies {unigram:.2f}",
+    rule=Rule(lambda m: m.post_cold > m.post_warm + 0.2 and m.pre_cold < m.unigram - 0.3))
 
 row("C47", "8.3", HOLDS,
     "Check gradient flow, the size of each contribution, and leave out layers one by one.",

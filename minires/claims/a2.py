@@ -178,10 +178,10 @@ row("C76c", "in Transformers", COND,
     "Post-Norm 首层梯度不足末层的百分之一。",
     "Not at the start (C76a), but within the first steps of training without warm-up, when it collapses. With "
     "warm-up it stays larger.",
-    measure=trained.warm_up,
-    tell="lowest ratio of layer 1 to layer {blocks} in the first 40 steps at lr {lr:g}: {post_cold_lowest:.1e} (step "
-    "{post_cold_at}) without warm-up, {post_warm_lowest:.1e} with",
-    rule=Rule(lambda m: m.post_cold_lowest < 0.01, lambda m: m.post_warm_lowest > 2 * m.post_cold_lowest))
+    measure=trained.collapse,
+    tell="lowest ratio of layer 1 to layer {blocks} in the first {steps} steps at lr {lr:g}: {cold_lowest:.1e} (step "
+    "{cold_at}) without warm-up, {warm_lowest:.1e} with",
+    rule=Rule(lambda m: m.cold_lowest < 0.01, lambda m: m.warm_lowest > 2 * m.cold_lowest))
 
 row("C77a", "in Transformers", COND,
     "Post-Norm's gradient decays exponentially towards the front.",
@@ -518,15 +518,16 @@ row("C106", "practice", HOLDS,
     XIONG + "; " + ADMIN + "; " + DEEPNET,
     plan="A grid of initial scales and seeds for both norms at 12 layers.")
 
-row("C107", "practice", HOLDS,
+row("C107", "practice", COND,
     "Post-Norm almost must have warm-up, Pre-Norm may leave it out.",
     "Post-Norm 几乎必须 warmup，Pre-Norm 可省略。",
-    "The same measurement as C24b.",
+    "The same measurement as C24b: true with Xavier's weights, not with small ones.",
     XIONG,
     measure=trained.warm_up,
     tell="without / with warm-up at lr {lr:g}: Post-Norm {post_cold:.2f} / {post_warm:.2f}, Pre-Norm {pre_cold:.2f} "
-    "/ {pre_warm:.2f}",
-    rule=Rule(lambda m: m.post_cold > m.pre_cold + 0.2 and m.pre_cold < m.unigram - 0.3))
+    "/ {pre_warm:.2f}; Post-Norm with small weights, without {small_cold:.2f}",
+    rule=Rule(lambda m: m.post_cold > m.post_warm + 0.2 and m.pre_cold < m.unigram - 0.3,
+              lambda m: m.small_cold < m.unigram - 0.3))
 
 row("C108a", "practice", HOLDS,
     "Pre-Norm needs a final LayerNorm before the head.",

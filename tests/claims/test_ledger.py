@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+from contextlib import suppress
 
 import pytest
 
@@ -53,8 +54,8 @@ def variants(value):
     if isinstance(value, bool) or value is None:
         return []
     if isinstance(value, int | float):
-        return [0.0, 1.0, -1e9, 1e9, value / 100, value * 100, value + 3]
-    return [[]] if isinstance(value, list) else []
+        return [0.0, 0.5, 1.0, -1e9, 1e9, value / 100, value * 100, value + 3]
+    return [[], list(range(len(value)))] if isinstance(value, list) else []
 
 
 @pytest.mark.parametrize("claim", MEASURED, ids=lambda claim: claim.id)
@@ -63,10 +64,8 @@ def test_other_numbers_would_give_another_verdict(claim):
     numbers, seen = kept()[claim.measure.__name__].numbers, set()
     for name, value in numbers.items():
         for other in variants(value):
-            try:
+            with suppress(IndexError, TypeError, ZeroDivisionError):  # a list too short, a share of nothing
                 seen.add(claim.rule(numbers | {name: other}))
-            except (IndexError, TypeError):  # a list that a rule looks into
-                seen.add("a number is missing")
     assert seen - {claim.expected}
 
 
