@@ -54,7 +54,7 @@ def variants(value):
     if isinstance(value, bool) or value is None:
         return []
     if isinstance(value, int | float):
-        return [0.0, 0.5, 1.0, -1e9, 1e9, value / 100, value * 100, value + 3]
+        return [0.0, 0.5, 1.0, -1e9, 1e9, value / 100, value * 30, value * 100, value + 3]
     return [[], list(range(len(value)))] if isinstance(value, list) else []
 
 
