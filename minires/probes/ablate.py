@@ -45,17 +45,20 @@ class Ablation:
         return curves(series, xlabel="sublayer k", ylabel="rise of the loss (nats)", title=title)
 
 
-HOW = {
-    "zero": lambda f: np.zeros_like(f),
-    "mean": lambda f: np.broadcast_to(f.mean(tuple(range(f.ndim - 1))), f.shape),
-    "resample": lambda f: np.roll(f, 1, axis=0),
+HOW = {  # (what the sublayer returned, what it returned on the reference) → what takes its place
+    "zero": lambda f, known: np.zeros_like(f),
+    "mean": lambda f, known: np.broadcast_to(known.mean(tuple(range(known.ndim - 1))), f.shape),
+    "resample": lambda f, known: np.roll(f, 1, axis=0),
 }
 
 
-def ablation(model: Any, inputs: Any, targets: Any, how: str = "zero", *, scale: str = "recompute") -> Ablation:
+def ablation(
+    model: Any, inputs: Any, targets: Any, how: str = "zero", *, scale: str = "recompute", reference: Any = None
+) -> Ablation:
     """Replace each sublayer's output in turn.
 
-    how: "zero"; "mean", the mean of this batch over samples and tokens; "resample", another sample's output.
+    how: "zero"; "mean", one vector, the mean over samples and tokens; "resample", another sample's output.
+    reference: inputs to take that mean from; this batch if left out.
     scale: whether the final norm's statistics are computed anew ("recompute") or kept ("frozen") in the direct effect.
     Raises UnknownName, and ValueProblem for resampling a batch of one.
     """
@@ -65,7 +68,8 @@ def ablation(model: Any, inputs: Any, targets: Any, how: str = "zero", *, scale:
     run = forward(model, inputs)
     if how == "resample" and len(run.output) < 2:
         raise ValueProblem("resampling takes another sample's output", "a batch of one", "Pass two samples or more.")
-    other = [HOW[how](f) for f in run.written]
+    known = run if reference is None else forward(model, reference)
+    other = [HOW[how](f, g) for f, g in zip(run.written, known.written)]
     loss = cross_entropy(run.output, targets)
     total = [cross_entropy(_rerun(model, inputs, k, f), targets) - loss for k, f in enumerate(other)]
     direct, why = _direct(model, inputs, run, other, targets, scale)

@@ -194,6 +194,15 @@ def test_patterns_of_a_head_that_was_made_to_look_there(look_back, pattern):
         assert value > 0.99 if name == pattern else value < 0.3, (name, value)
 
 
+def test_a_head_that_sinks_into_the_first_token():
+    model = constant_attention(1)
+    weight = model.stack.sublayers[0].qkv_weight.data
+    weight[:, 16:32] = 0
+    weight[0, 16:32] = 1  # the key of position 0 answers every query
+    found = probes.head_patterns(model, np.zeros((1, 8), int))
+    assert found.first[0, 0] > 0.99 and found.previous[0, 0] < 0.3
+
+
 def test_an_induction_score_needs_its_period():
     with pytest.raises(ValueProblem, match="repeat themselves"):
         probes.head_patterns(build(), text()[0], period=2)
@@ -329,6 +338,8 @@ def test_amplification_grows_with_depth_in_post_norm_faster_than_in_pre_norm():
         shallow, deep = (probes.amplification(build(recipe, blocks), text()[0]) for blocks in (2, 16))
         return deep / shallow
 
+    small, large = (probes.amplification(build(), text()[0], size) for size in (1e-4, 1e-3))
+    assert np.isclose(small, large, rtol=0.05)  # relative to the square of the disturbance
     assert growth("post_norm") > 1.5 * growth("pre_norm")
 
 

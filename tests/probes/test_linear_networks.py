@@ -147,16 +147,28 @@ def test_rezero_starts_with_all_singular_values_one():
 
 def test_composed_norms_are_the_product_of_layernorm_jacobians():
     net, (x, _) = LinearNet("post_norm"), inputs()
+    gains = [norm.gamma.data for norm in net.stack.connection.norms]
+    for k, gamma in enumerate(gains):  # with γ = 1 every factor is symmetric, and their order would not matter
+        gamma[...] = np.random.default_rng(k).uniform(0.5, 2, D)
     found, run = composed_norms(net, x, tokens=2), forward(net, x)
     for token in range(2):
         sums = [(s + f).reshape(-1, D)[token] for s, f in zip(run.states, run.written)]
-        product = np.linalg.multi_dot([layernorm_jacobian(z) for z in sums[::-1]])
+        factors = [layernorm_jacobian(z, gamma) for z, gamma in zip(sums, gains)]
+        product = np.linalg.multi_dot(factors[::-1])
         assert np.allclose(found.values[token], np.linalg.svd(product, compute_uv=False), atol=1e-12)
-        sizes = [1 / np.sqrt(z.var() + 1e-5) for z in sums]
+        sizes = [np.median(np.linalg.svd(J, compute_uv=False)) for J in factors]
         assert np.isclose(found.inverse_s[token], np.prod(sizes), rtol=1e-9)
-    assert np.all(found.gain < found.inverse_s)  # directions were removed
     block = jacobian_spectrum(net, x[:1], token=1, skip_only=True)
     assert np.allclose(block.values, found.values[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_without_gains_the_norms_remove_directions_and_divide_by_sizes(blocks):
+    net, (x, _) = LinearNet("post_norm", blocks), inputs()
+    found, run = composed_norms(net, x, tokens=6), forward(net, x)
+    sizes = np.prod([1 / np.sqrt((s + f).reshape(-1, D).var(-1) + 1e-5) for s, f in zip(run.states, run.written)], 0)
+    assert np.allclose(found.inverse_s, sizes, rtol=1e-9)
+    assert np.all(found.gain < found.inverse_s)
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
@@ -216,6 +228,10 @@ def test_mean_and_resample_replace_by_the_right_thing():
     loss = cross_entropy(head(x + f), y)
     assert np.isclose(ablation(net, x, y, "mean").total[0], cross_entropy(head(x + f.mean((0, 1))), y) - loss)
     assert np.isclose(ablation(net, x, y, "resample").total[0], cross_entropy(head(x + f[::-1]), y) - loss)
+    elsewhere, _ = inputs(seed=9, batch=7, length=2)
+    (g,) = forward(net, elsewhere).written
+    found = ablation(net, x, y, "mean", reference=elsewhere).total[0]
+    assert np.isclose(found, cross_entropy(head(x + g.mean((0, 1))), y) - loss)
     with pytest.raises(UnknownName, match="mean"):
         ablation(net, x, y, "meen")
     with pytest.raises(ValueProblem, match="two samples"):
