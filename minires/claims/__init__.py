@@ -2,7 +2,6 @@
 
 from minires.claims import a0, a1, a2  # noqa: F401  (each adds its rows)
 from minires.claims.ledger import (
-    ARTICLES,
     CLAIMS,
     VERDICTS,
     Claim,
@@ -20,7 +19,6 @@ from minires.claims.ledger import (
 )
 
 __all__ = [
-    "ARTICLES",
     "CLAIMS",
     "VERDICTS",
     "Claim",

@@ -107,7 +107,8 @@ row("C58", "the ceiling", CONTRADICTS,
     "model of 30 layers. Dilution is the motive of Kimi's Attention Residuals.",
     MHC + "; " + KIMI,
     measure=streams.mixing_products,
-    tell="gain of {layers} mixing matrices: free ones near I {free:.0f}, doubly stochastic ones {safe:.2f}",
+    tell="gain of {layers} mixing matrices: free ones, I plus noise of 0.3, {free:.0f}, doubly stochastic ones "
+    "{safe:.2f}",
     rule=Rule(lambda m: m.free < 1))
 
 row("C59a", "the ceiling", HOLDS,

@@ -13,10 +13,10 @@ TWELVE = (
     ("C20", "C51b", "C68b"), ("C04a", "C04b"), ("C58",), ("C59a", "C59b", "C59c"), ("C100",), ("C105b",),
 )  # fmt: skip
 
-NAMES = {
-    "A0": ("“A deep look at attention residuals in large models”", "《深度解析大模型注意力残差》"),
-    "A1": ("“The underrated residual connection”", "《揭秘被低估的残差连接》"),
-    "A2": ("“From ResNet to DeepNet and Hyper-Connections”", "《从 ResNet 到 DeepNet 与 Hyper-Connections》"),
+NAMES = {  # what stands behind A0, A1, A2; the third came to us without a title
+    "A0": ("《深度解析大模型注意力残差：千亿参数模型稳定训练的秘密》, 2026",) * 2,
+    "A1": ("《Transformer大模型学习必备：揭秘被低估的残差连接》, 2026",) * 2,
+    "A2": ("an article that goes from ResNet to Hyper-Connections", "一篇从 ResNet 讲到 Hyper-Connections 的文章"),
 }
 
 # (article, English section, Chinese section, command)

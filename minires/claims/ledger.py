@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +30,6 @@ VERDICTS = {
     UNCHECKABLE: "nothing public to check it against, or not on a small machine",
     OPEN: "needs a longer training run; the experiment is planned",
 }
-ARTICLES = {"A0": "residual connections of large models", "A1": "an underrated design", "A2": "from ResNet to DeepNet"}
 
 Numbers = dict[str, Any]
 Test = Callable[[SimpleNamespace], bool]
@@ -180,8 +180,8 @@ def outcome(claim: Claim, found: Mapping[str, Measurement]) -> dict[str, Any]:
 
 
 def told(tell: str, numbers: Numbers) -> str:
-    """Numbers in words; an exact zero is written 0, whatever the format."""
-    return tell.format(**numbers).replace("0e+00", "0")
+    """Numbers in words; an exact zero is written 0, whatever the format, and a percentage with a blank."""
+    return re.sub(r"(?<=\d)%", " %", tell.format(**numbers).replace("0e+00", "0"))
 
 
 def outcomes(claims: Iterable[Claim], found: Mapping[str, Measurement] | None = None) -> list[dict[str, Any]]:
