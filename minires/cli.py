@@ -30,6 +30,7 @@ COMMANDS = {
     "figures": "redraw the figures that are out of date, or check them",
     "train": "train a small Transformer on the shipped play or on a task",
     "generate": "write text with a trained model",
+    "bench": "how fast this machine computes, beside NumPy and PyTorch",
     "doctor": "look at this installation and say what to do about problems",
     "cache": "show or clear the compiled kernels",
 }
