@@ -1,6 +1,7 @@
 """Attention for many heads: scores, softmax and mixing on blocks of queries that stay in the cache.
 
-One head after the other, and in it one block of queries after the other:
+One head after the other: its rows lie far apart in memory, so they are first gathered side by side (many independent
+reads, which the machine does at the same time). Then one block of queries after the other:
 
     forward     S = Q Kᵀ                        tiles of the micro-kernel, only where a query may look
                 P = softmax(scale S)            row by row
@@ -27,21 +28,21 @@ from numba import config, types
 
 from minires.kernels.exp import exp
 from minires.kernels.fits import fits
-from minires.kernels.gemm import address, make_pack, make_shape
+from minires.kernels.gemm import make_pack, make_shape
 from minires.kernels.jit import njit
-from minires.kernels.softmax import shift
-from minires.kernels.vector import host_unit, make_panel
+from minires.kernels.softmax import largest
+from minires.kernels.vector import address, host_unit, make_panel, make_words
 
 BLOCK = 1 << 17  # bytes of a block of scores: a quarter of a common L2 cache
 KEEP = 1 << 22  # bytes of P up to which it is kept for the backward pass
-NO_ROW = np.empty(0, bool)  # where there is no mask
 JIT_IS_OFF = getattr(config, "DISABLE_JIT", False)  # the micro-kernel exists for the compiler only
 
 # ------------------------------------------------------------------------------------------------------- rows
 
 
 # A loop over a row runs in vectors while a whole stride of four registers is left, and number by number after that.
-# Under a causal mask rows have any length: they are filled up to whole strides with entries that do no harm.
+# Under a causal mask rows have any length, so loops run on to the end of a stride, over -inf or 0 that was put there.
+# These functions get an array and the number of a row: to cut the row out would count references, row after row.
 
 
 @njit(forceinline=True)
@@ -57,52 +58,58 @@ def stop_of(first, i, rows, stride, keys, causal):
     return (last + stride - 1) // stride * stride
 
 
-@njit
-def forbid_row(scores, end, allowed):
-    """-inf behind `end`, and where the mask (if there is one) forbids."""
-    scores[end:] = -np.inf
-    for j in range(min(end, allowed.size)):
-        if not allowed[j]:
-            scores[j] = -np.inf
+@njit(forceinline=True)
+def fill(array, i, start, count, number):
+    """`count` times the number. Where `count` is known to the compiler, this is a few stores."""
+    for j in range(count):
+        array[i, start + j] = number
 
 
-@njit
-def exp_row(scores, scale):
-    """scores ← e^(scale (scores - top)). Returns scale · top and the sum, which is 0 for a row that looks nowhere."""
-    top, total = shift(scores), scores.dtype.type(0)
-    for j in range(scores.size):
-        e = exp((scores[j] - top) * scale)
-        scores[j] = e
-        total += e
-    return top * scale, total
+@njit(forceinline=True)
+def forbid_row(scores, i, end, allowed, query):
+    """-inf where the mask forbids."""
+    for j in range(end):
+        if not allowed[query, j]:
+            scores[i, j] = -np.inf
 
 
-@njit
-def keep_row(weights, factor, p):
-    """p ← factor weights, and zeros behind them (NaN where the row is NaN)."""
-    stop = min(weights.size, p.size)
+@njit(forceinline=True)
+def exp_row(scores, i, stop, scale, top):
+    """scores ← e^(scale (scores - top)). Returns the sum, which is 0 for a row that looks nowhere."""
+    total = scores.dtype.type(0)
     for j in range(stop):
-        p[j] = weights[j] * factor
-    for j in range(stop, p.size):
-        p[j] = weights.dtype.type(0) * factor
+        e = exp((scores[i, j] - top) * scale)
+        scores[i, j] = e
+        total += e
+    return total
 
 
-@njit
-def again_row(scores, scale, lse):
+@njit(forceinline=True)
+def keep_row(weights, i, stop, factor, p, query):
+    """p ← factor weights, and zeros behind them (NaN where the row is NaN)."""
+    stop = min(stop, p.shape[1])
+    for j in range(stop):
+        p[query, j] = weights[i, j] * factor
+    for j in range(stop, p.shape[1]):
+        p[query, j] = weights.dtype.type(0) * factor
+
+
+@njit(forceinline=True)
+def again_row(scores, i, stop, scale, lse):
     """scores ← softmax(scale scores), from the stored log Σ e^(scale scores); -inf is a row that looks nowhere."""
     lse = lse if lse != -np.inf else scores.dtype.type(np.inf)
-    for j in range(scores.size):
-        scores[j] = exp(scores[j] * scale - lse)
+    for j in range(stop):
+        scores[i, j] = exp(scores[i, j] * scale - lse)
 
 
-@njit
-def softmax_backward_row(dp, p, scale):
+@njit(forceinline=True)
+def softmax_backward_row(dp, i, stop, p, row, scale):
     """dp ← ds = p (dp - Σ dp p) scale."""
-    along, stop = dp.dtype.type(0), min(dp.size, p.size)
+    along, stop = dp.dtype.type(0), min(stop, p.shape[1])
     for j in range(stop):
-        along += dp[j] * p[j]
+        along += dp[i, j] * p[row, j]
     for j in range(stop):
-        dp[j] = p[j] * (dp[j] - along) * scale
+        dp[i, j] = p[row, j] * (dp[i, j] - along) * scale
 
 
 # --------------------------------------------------------------------------------------------------- products
@@ -131,24 +138,60 @@ def make_products(unit, real):
     return outer, mix
 
 
-def make_forward(unit, real):
-    """`forward(q, k, v, allowed, causal, scale, y, p, lse)`; arrays (B, H, …), rows of q, k, v and y contiguous."""
-    shape, (outer, mix) = make_shape(unit, real), make_products(unit, real)
-    pack, rows, stride, size = make_pack(unit, real, shape.cols), shape.rows, 4 * shape.lanes, shape.size
-    one = np.dtype(real.name).type(1)
+def make_moves(unit, real):
+    """Between rows that lie far apart and rows side by side, which are whole registers long."""
+    shape = make_shape(unit, real)
+    lanes, size, move = shape.lanes, shape.size, cast(Any, make_words(unit, real, shape.lanes).lines)
 
     @njit
-    def weigh(first, m, scores, keys, allowed, causal, scale, p, lse, factors):
-        """The scores of m queries become e^…; p, where it is kept, their normalised form; factors are 1 / Σ."""
+    def gather(x, rows):
+        """rows (T, d rounded up) ← x (T, d), with zeros behind."""
+        whole = x.shape[1] // lanes * lanes
+        for t in range(x.shape[0]):
+            for c in range(0, whole, lanes):
+                move(address(x) + t * x.strides[0] + c * size, address(rows) + t * rows.strides[0] + c * size)
+            for c in range(whole, rows.shape[1]):
+                rows[t, c] = x[t, c] if c < x.shape[1] else 0
+
+    @njit
+    def scatter(rows, x):
+        """x (T, d) ← the first d columns of rows."""
+        whole = x.shape[1] // lanes * lanes
+        for t in range(x.shape[0]):
+            for c in range(0, whole, lanes):
+                move(address(rows) + t * rows.strides[0] + c * size, address(x) + t * x.strides[0] + c * size)
+            for c in range(whole, x.shape[1]):
+                x[t, c] = rows[t, c]
+
+    return gather, scatter
+
+
+def make_forward(unit, real):
+    """`forward(q, k, v, allowed, causal, scale, y, p, lse)`; arrays (B, H, …), rows of q, k, v and y contiguous."""
+    shape, (outer, mix), (gather, scatter) = make_shape(unit, real), make_products(unit, real), make_moves(unit, real)
+    pack, rows, stride, size = make_pack(unit, real, shape.cols), shape.rows, 4 * shape.lanes, shape.size
+    one, nothing, spill = np.dtype(real.name).type(1), np.dtype(real.name).type(-np.inf), stride + shape.lanes
+
+    @njit
+    def weigh(first, m, scores, keys, allowed, causal, scale, p, lse, tops, factors):
+        """The scores of m queries become e^…; p, where it is kept, their normalised form; factors are 1 / Σ.
+
+        One step for all rows before the next step: a row's steps wait for each other, different rows do not.
+        """
         for i in range(m):
-            weights = scores[i, : stop_of(first, i, rows, stride, keys, causal)]
-            forbid_row(weights, end_of(first + i, keys, causal), allowed[first + i] if allowed.size else NO_ROW)
-            top, total = exp_row(weights, scale)
-            factors[i] = one / (total if total != 0 else one)
+            end, stop = end_of(first + i, keys, causal), stop_of(first, i, rows, stride, keys, causal)
+            fill(scores, i, end, spill, nothing)
+            if allowed.size:
+                forbid_row(scores, i, end, allowed, first + i)
+            tops[i] = largest(scores, i, stop)
+        for i in range(m):
+            factors[i] = exp_row(scores, i, stop_of(first, i, rows, stride, keys, causal), scale, tops[i])
+        for i in range(m):
+            if not p.size:
+                lse[first + i] = tops[i] * scale + np.log(factors[i])
+            factors[i] = one / (factors[i] if factors[i] != 0 else one)
             if p.size:
-                keep_row(weights, factors[i], p[first + i])
-            else:
-                lse[first + i] = top + np.log(total)
+                keep_row(scores, i, stop_of(first, i, rows, stride, keys, causal), factors[i], p, first + i)
 
     @njit
     def mix_values(first, m, weights, row, v, causal, y):
@@ -159,66 +202,99 @@ def make_forward(unit, real):
             mix(few, end, v.shape[1], weights + i * row, row, size, address(v), v.strides[0], at, y.strides[0], False)
 
     @njit
-    def head(q, k, v, allowed, causal, scale, y, p, lse, packed, scores, factors):
+    def head(q, k, v, allowed, causal, scale, y, p, lse, packed, scores, tops, factors):
         keys, d = k.shape
         pack(address(packed), keys, d, address(k), k.strides[0], size)
         for first in range(0, q.shape[0], scores.shape[0]):
             m = min(scores.shape[0], q.shape[0] - first)
             at, n = address(q) + first * q.strides[0], end_of(first + m - 1, keys, causal)
             outer(m, n, d, first, causal, at, q.strides[0], address(packed), address(scores), scores.strides[0])
-            weigh(first, m, scores, keys, allowed, causal, scale, p, lse, factors)
+            weigh(first, m, scores, keys, allowed, causal, scale, p, lse, tops, factors)
             if p.size:
                 mix_values(first, m, address(p) + first * p.strides[0], p.strides[0], v, causal, y)
             else:
                 mix_values(first, m, address(scores), scores.strides[0], v, causal, y)
                 for i in range(m):
-                    y[first + i] *= factors[i]
+                    for c in range(y.shape[1]):
+                        y[first + i, c] *= factors[i]
 
     @njit
     def forward(q, k, v, allowed, causal, scale, y, p, lse):
-        scores, packed = block_for(q, k, rows, stride), panels_for(k, stride)
-        factors = np.empty(scores.shape[0], q.dtype)
+        my_q, my_k = side_by_side(q, stride), side_by_side(k, stride)
+        my_v, my_y = side_by_side(v, stride), side_by_side(y, stride)
+        scores, packed = block_for(q, k, rows, stride), panels_for(my_k, stride)
+        tops, factors = np.empty(scores.shape[0], q.dtype), np.empty(scores.shape[0], q.dtype)
         for b in range(q.shape[0]):
             for h in range(q.shape[1]):
-                mine = q[b, h], k[b, h], v[b, h], allowed[b, h]
-                head(*mine, causal, scale, y[b, h], p[b, h], lse[b, h], packed, scores, factors)
+                gather(q[b, h], my_q)
+                gather(k[b, h], my_k)
+                gather(v[b, h], my_v)
+                out = my_y, p[b, h], lse[b, h], packed, scores, tops, factors
+                head(my_q, my_k, my_v, allowed[b, h], causal, scale, *out)
+                scatter(my_y, y[b, h])
 
     return forward
 
 
 @njit
+def side_by_side(x, stride):
+    """Space for the rows of one head of x, which become whole registers."""
+    lanes = stride // 4
+    return np.empty((x.shape[2], (x.shape[3] + lanes - 1) // lanes * lanes), x.dtype)
+
+
+@njit
 def block_for(q, k, rows, stride):
-    """Space for the scores of a block of queries. The odd row length spreads a column over all sets of the cache."""
+    """Space for the scores of a block of queries.
+
+    Rows are longer by 1.5 strides: room for what is filled in behind them (at most a stride and a tile's rows), and an
+    odd number of cache lines, which spreads a column over all sets of the cache.
+    """
     keys = (k.shape[2] + stride - 1) // stride * stride
     block = max(rows, BLOCK // (keys * q.itemsize) // rows * rows)
-    return np.empty((min(block, (q.shape[2] + rows - 1) // rows * rows), keys + stride // 2), q.dtype)
+    return np.empty((min(block, (q.shape[2] + rows - 1) // rows * rows), keys + stride + stride // 2), q.dtype)
 
 
 @njit
 def panels_for(k, stride):
-    """Space for the rows of one head of k, turned into panels of columns."""
-    return np.empty((k.shape[2] + stride - 1) // stride * stride * k.shape[3], k.dtype)
+    """Space for the rows of one head, turned into panels of columns."""
+    return np.empty((k.shape[0] + stride - 1) // stride * stride * k.shape[1], k.dtype)
+
+
+@njit
+def is_causal(p):
+    """True if nothing of P stands above the diagonal. Stops at the first entry that does; P has no negative numbers."""
+    for i in range(p.shape[0]):
+        above = p.dtype.type(0)
+        for j in range(i + 1, p.shape[1]):
+            above += p[i, j]
+        if above != 0:
+            return False
+    return True
 
 
 def make_backward(unit, real):
     """`backward(q, k, v, allowed, causal, scale, p, lse, dy, dq, dk, dv)`, arrays as in the forward pass."""
-    shape, (outer, mix) = make_shape(unit, real), make_products(unit, real)
+    shape, (outer, mix), (gather, scatter) = make_shape(unit, real), make_products(unit, real), make_moves(unit, real)
     pack, rows, stride, size = make_pack(unit, real, shape.cols), shape.rows, 4 * shape.lanes, shape.size
+    zero, nothing, spill = np.dtype(real.name).type(0), np.dtype(real.name).type(-np.inf), stride + shape.lanes
 
     @njit
     def weigh_again(first, m, scores, keys, allowed, causal, scale, lse):
         for i in range(m):
-            weights = scores[i, : stop_of(first, i, rows, stride, keys, causal)]
-            forbid_row(weights, end_of(first + i, keys, causal), allowed[first + i] if allowed.size else NO_ROW)
-            again_row(weights, scale, lse[first + i])
+            end, stop = end_of(first + i, keys, causal), stop_of(first, i, rows, stride, keys, causal)
+            fill(scores, i, end, spill, nothing)
+            if allowed.size:
+                forbid_row(scores, i, end, allowed, first + i)
+            again_row(scores, i, stop, scale, lse[first + i])
 
     @njit
-    def differentiate(first, m, dp, weights, keys, causal, scale):
-        """dp becomes dS, with zeros behind what a query may look at."""
+    def differentiate(first, m, dp, weights, start, keys, causal, scale):
+        """dp becomes dS, with zeros behind what a query may look at. The weights of query i are in row start + i."""
         for i in range(m):
-            row = dp[i, : stop_of(first, i, rows, stride, keys, causal)]
-            row[end_of(first + i, keys, causal) :] = 0
-            softmax_backward_row(row, weights[i], scale)
+            end, stop = end_of(first + i, keys, causal), stop_of(first, i, rows, stride, keys, causal)
+            fill(dp, i, end, spill, zero)
+            softmax_backward_row(dp, i, stop, weights, start + i, scale)
 
     @njit
     def to_queries(first, m, ds, k, causal, dq):
@@ -229,19 +305,18 @@ def make_backward(unit, real):
             mix(few, end, k.shape[1], at, row, size, address(k), k.strides[0], to, dq.strides[0], False)
 
     @njit
-    def to_keys(first, m, n, before, weights, x, causal, dx):
+    def to_keys(first, m, n, before, weights, row, x, causal, dx):
         """dx += weightsᵀ · x from m queries, for keys up to n; keys from `before` on have nothing yet."""
-        row, x_row, dx_row = weights.strides[0], x.strides[0], dx.strides[0]
+        x_row, dx_row = x.strides[0], dx.strides[0]
         for j in range(0, n, rows):
             start = min(m, max(0, j - first) // rows * rows) if causal else 0
-            at, at_x = address(weights) + start * row + j * size, address(x) + (first + start) * x_row
+            at, at_x = weights + start * row + j * size, address(x) + (first + start) * x_row
             few, at_dx = min(rows, n - j), address(dx) + j * dx_row
             mix(few, m - start, x.shape[1], at, size, row, at_x, x_row, at_dx, dx_row, j < before)
 
     @njit
     def head(q, k, v, allowed, causal, scale, p, lse, dy, dq, dk, dv, packed, packed_v, scores, dp):
-        keys, d, dim = k.shape[0], k.shape[1], v.shape[1]
-        before = 0
+        (keys, d), dim, before = k.shape, v.shape[1], 0
         pack(address(packed_v), keys, dim, address(v), v.strides[0], size)
         if not p.size:
             pack(address(packed), keys, d, address(k), k.strides[0], size)
@@ -254,24 +329,35 @@ def make_backward(unit, real):
                 at = address(q) + first * q.strides[0]
                 outer(m, n, d, first, causal, at, q.strides[0], address(packed), address(scores), scores.strides[0])
                 weigh_again(first, m, scores, keys, allowed, causal, scale, lse)
-            weights = p[first : first + m] if p.size else scores
-            differentiate(first, m, dp, weights, keys, causal, scale)
+            weights, start = (p, first) if p.size else (scores, 0)
+            differentiate(first, m, dp, weights, start, keys, causal, scale)
             to_queries(first, m, dp, k, causal, dq)
-            to_keys(first, m, n, before, dp, q, causal, dk)
-            to_keys(first, m, n, before, weights, dy, causal, dv)
+            to_keys(first, m, n, before, address(dp), dp.strides[0], q, causal, dk)
+            at, row = address(weights) + start * weights.strides[0], weights.strides[0]
+            to_keys(first, m, n, before, at, row, dy, causal, dv)
             before = n
-        to_keys(0, 0, keys - before, 0, dp, q, causal, dk[before:])  # keys that no query may see
-        to_keys(0, 0, keys - before, 0, dp, dy, causal, dv[before:])
+        dk[before:] = 0  # keys that no query may see
+        dv[before:] = 0
 
     @njit
     def backward(q, k, v, allowed, causal, scale, p, lse, dy, dq, dk, dv):
-        packed, packed_v = panels_for(k, stride), panels_for(v, stride)
-        scores, dp = block_for(q, k, rows, stride), block_for(q, k, rows, stride)
+        my_q, my_k = side_by_side(q, stride), side_by_side(k, stride)
+        my_v, my_dy = side_by_side(v, stride), side_by_side(dy, stride)
+        my_dq, my_dk, my_dv = np.empty_like(my_q), np.empty_like(my_k), np.empty_like(my_v)
+        packed = panels_for(my_k, stride), panels_for(my_v, stride)
+        blocks = block_for(q, k, rows, stride), block_for(q, k, rows, stride)
         for b in range(q.shape[0]):
             for h in range(q.shape[1]):
-                mine = q[b, h], k[b, h], v[b, h], allowed[b, h]
-                out = dy[b, h], dq[b, h], dk[b, h], dv[b, h]
-                head(*mine, causal, scale, p[b, h], lse[b, h], *out, packed, packed_v, scores, dp)
+                gather(q[b, h], my_q)
+                gather(k[b, h], my_k)
+                gather(v[b, h], my_v)
+                gather(dy[b, h], my_dy)
+                known = causal or (p.size > 0 and is_causal(p[b, h]))
+                more = p[b, h], lse[b, h], my_dy, my_dq, my_dk, my_dv
+                head(my_q, my_k, my_v, allowed[b, h], known, scale, *more, *packed, *blocks)
+                scatter(my_dq, dq[b, h])
+                scatter(my_dk, dk[b, h])
+                scatter(my_dv, dv[b, h])
 
     return backward
 
@@ -292,26 +378,11 @@ class Kernels:
         self.backward: Any = make_backward(unit, real)
         self.forward.compile((*head, mine, kept, rows))
         self.backward.compile((*head, kept, rows, given, mine, mine, mine))
-        self.register = unit.bytes // (real.bitwidth // 8)
         for kernel in (self.forward, self.backward):
             kernel.disable_compile()  # otherwise numba compiles again for each mixture of layouts
 
 
 kernels = functools.cache(Kernels)
-
-
-@njit
-def is_causal(p):
-    """True if nothing of P stands above the diagonal. Stops at the first entry that does; P has no negative numbers."""
-    for b in range(p.shape[0]):
-        for h in range(p.shape[1]):
-            for i in range(p.shape[2]):
-                above = p.dtype.type(0)
-                for j in range(i + 1, p.shape[3]):
-                    above += p[b, h, i, j]
-                if above != 0:
-                    return False
-    return True
 
 
 def attention_forward(q, k, v, mask=None, causal=False, scale=None, bias=None, dropout_p=0.0, rng=None):
@@ -378,10 +449,8 @@ def _attend(q, k, v, y, mask, causal, scale):
     shape, real = q.shape[:-1] + k.shape[-2:-1], q.dtype  # (…, T, S)
     keep = math.prod(shape) * real.itemsize <= KEEP
     p, lse = np.empty(shape if keep else shape[:-2] + (0, 0), real), np.empty(shape[:-1], real)
-    given, (room,) = [_whole_registers(x) for x in (q, k, v)], _room_for([y])
-    allowed = _allowed(mask, shape)
-    kernels(real.name).forward(*given, allowed, causal, real.type(scale), room, _four(p), _rows(lse))
-    _bring_back([y], [room])
+    given = [_four(x) for x in (q, k, v)]
+    kernels(real.name).forward(*given, _allowed(mask, shape), causal, real.type(scale), _four(y), _four(p), _rows(lse))
     return p if keep else (lse, causal, mask)
 
 
@@ -389,26 +458,11 @@ def _attend_backward(q, k, v, p, scale, dy, *gradients):
     """Writes the gradients of q, k and v."""
     shape, real = q.shape[:-1] + k.shape[-2:-1], q.dtype  # (…, T, S)
     if isinstance(p, tuple):
-        (lse, causal, mask), p = p, _four(np.empty(shape[:-2] + (0, 0), real))
+        (lse, causal, mask), p = p, np.empty(shape[:-2] + (0, 0), real)
     else:
-        p, lse, mask = _four(np.ascontiguousarray(p)), np.empty(shape[:-1], real), None
-        causal = is_causal(p)
-    q, k, v, dy = [_whole_registers(x) for x in (q, k, v, dy)]
-    rooms, allowed = _room_for(gradients), _allowed(mask, shape)
-    kernels(real.name).backward(q, k, v, allowed, causal, real.type(scale), p, _rows(lse), dy, *rooms)
-    _bring_back(gradients, rooms)
-
-
-def _room_for(arrays):
-    """The arrays themselves with four axes, or wider ones where rows are no whole number of registers."""
-    widths = [x.shape[-1] + _missing(x) for x in arrays]
-    return [_four(x if w == x.shape[-1] else np.empty(x.shape[:-1] + (w,), x.dtype)) for x, w in zip(arrays, widths)]
-
-
-def _bring_back(arrays, rooms):
-    for x, room in zip(arrays, rooms):
-        if room.shape[-1] != x.shape[-1]:
-            x[...] = room[..., : x.shape[-1]].reshape(x.shape)
+        p, lse, causal, mask = np.ascontiguousarray(p), np.empty(shape[:-1], real), False, None
+    given = *[_four(x) for x in (q, k, v)], _allowed(mask, shape), causal, real.type(scale), _four(p), _rows(lse)
+    kernels(real.name).backward(*given, _four(dy), *[_four(x) for x in gradients])
 
 
 def _allowed(mask, shape):
@@ -417,22 +471,11 @@ def _allowed(mask, shape):
 
 
 def _four(x):
-    """x with axes of size 1 in front, (B, H, T, d)."""
+    """x with axes of size 1 in front, (B, H, T, d), and contiguous rows."""
+    x = x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
     return x.reshape((1,) * (4 - x.ndim) + x.shape) if x.ndim < 4 else x
 
 
 def _rows(x):
     """x (…, T) as (B, H, T)."""
     return x.reshape((1,) * (3 - x.ndim) + x.shape) if x.ndim < 3 else x
-
-
-def _missing(x) -> int:
-    """How many numbers the rows of x lack to be a whole number of registers."""
-    return -x.shape[-1] % kernels(x.dtype.name).register
-
-
-def _whole_registers(x):
-    """x as (B, H, T, d) with contiguous rows of whole registers: x itself, or a copy with zeros behind each row."""
-    if _missing(x):
-        x = np.concatenate([x, np.zeros(x.shape[:-1] + (_missing(x),), x.dtype)], axis=-1)
-    return _four(x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x))

@@ -18,11 +18,10 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-import numpy as np
 from numba import types
 
 from minires.kernels.jit import njit
-from minires.kernels.vector import Unit, make_panel, make_words
+from minires.kernels.vector import Unit, address, make_panel, make_words
 
 # Chosen by trial on AVX2 with 32 KB of L1 and 512 KB of L2.
 KC_BYTES, MC, NC = 1536, 144, 2040  # KC is 384 float32 or 192 float64
@@ -161,11 +160,6 @@ def make_gemm(unit: Unit, real):
 def work_bytes() -> int:
     """An upper bound of the room that `gemm` needs, for every unit and format."""
     return KC_BYTES * (MC + NC + 256) + 64 * 8 * MC + ALIGN
-
-
-@njit(inline="always")
-def address(array):
-    return np.int64(array.ctypes.data)
 
 
 @functools.cache

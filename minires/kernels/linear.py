@@ -16,10 +16,10 @@ from numba import config, types
 
 from minires.kernels.activations import ACTIVATIONS
 from minires.kernels.fits import as_rows, fits
-from minires.kernels.gemm import ALIGN, KC_BYTES, MC, PACK_A_FROM, address, make_block, make_pack, make_shape
+from minires.kernels.gemm import ALIGN, KC_BYTES, MC, PACK_A_FROM, make_block, make_pack, make_shape
 from minires.kernels.jit import njit
 from minires.kernels.matmul import matmul_simd
-from minires.kernels.vector import host_unit, make_panel, make_words
+from minires.kernels.vector import address, host_unit, make_panel, make_words
 
 JIT_IS_OFF = getattr(config, "DISABLE_JIT", False)  # the micro-kernel exists for the compiler only
 

@@ -7,7 +7,7 @@ import numpy as np
 from minires.kernels.exp import exp
 from minires.kernels.fits import as_rows, fits
 from minires.kernels.jit import njit
-from minires.kernels.softmax import shift
+from minires.kernels.softmax import largest
 
 
 @njit
@@ -16,7 +16,7 @@ def cross_entropy_rows(logits, safe, kept, smoothing, logp):
     n, classes = logits.shape
     loss, share = logits.dtype.type(0), smoothing / logits.dtype.type(classes)
     for i in range(n):
-        top, total, sum_z = shift(logits[i]), logits.dtype.type(0), logits.dtype.type(0)
+        top, total, sum_z = largest(logits, i, classes), logits.dtype.type(0), logits.dtype.type(0)
         for j in range(classes):
             z = logits[i, j] - top
             logp[i, j] = z

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from minires.kernels.gemm import address
 from minires.kernels.jit import njit
-from minires.kernels.vector import host_unit, make_panel
+from minires.kernels.vector import address, host_unit, make_panel
 
 SIZES = tuple(2**p for p in range(14, 28))  # bytes of all arrays of one test: 16 KB (L1) to 128 MB (main memory)
 

@@ -51,19 +51,19 @@ def _flip64(n):
 
 
 @njit(forceinline=True)
-def shift(row):
-    """The largest entry, which softmax subtracts; 0 for a row of only -inf. A NaN may be skipped: the sum finds it."""
-    top = sortable(row[0])
-    for j in range(1, row.size):
-        top = max(top, sortable(row[j]))
-    largest = from_sortable(top)
-    return largest if largest != -np.inf else row.dtype.type(0)
+def largest(x, i, stop):
+    """The largest of the first `stop` entries of row i; 0 for a row of only -inf. NaN may be skipped: sums find it."""
+    top = sortable(x[i, 0])
+    for j in range(1, stop):
+        top = max(top, sortable(x[i, j]))
+    number = from_sortable(top)
+    return number if number != -np.inf else x.dtype.type(0)
 
 
 @njit
 def softmax_rows(x, p):
     for i in range(x.shape[0]):
-        top, total = shift(x[i]), x.dtype.type(0)
+        top, total = largest(x, i, x.shape[1]), x.dtype.type(0)
         for j in range(x.shape[1]):
             e = exp(x[i, j] - top)
             p[i, j] = e
@@ -103,7 +103,7 @@ def softmax_backward(dy, saved):
 @njit
 def log_softmax_rows(x, y):
     for i in range(x.shape[0]):
-        top, total = shift(x[i]), x.dtype.type(0)
+        top, total = largest(x, i, x.shape[1]), x.dtype.type(0)
         for j in range(x.shape[1]):
             total += exp(x[i, j] - top)
         lost = np.log(total if total != 0 else x.dtype.type(1))  # a row of only -inf stays so

@@ -216,6 +216,19 @@ class MicroCode:
         return [list(values[i : i + width]) for i in range(0, len(values), width)]
 
 
+def _address(typing, array):
+    def generate(context, builder, signature, arguments):
+        struct = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.ptrtoint(struct.data, I64)
+
+    return types.int64(array), generate
+
+
+# Where an array's numbers begin. `array.ctypes.data` would do, but counts references at every use.
+# The number does not keep the array alive: a function must not free what it knows the address of.
+address: Any = intrinsic(_address)
+
+
 class Words(NamedTuple):
     """Moving numbers between addresses, for kernels that pack."""
 

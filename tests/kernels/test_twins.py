@@ -39,6 +39,7 @@ def inputs_of(name, rng, shape, real):
 
 def near(ours, reference, real):
     """Equal up to rounding: 2e-5 in float32, 1e-12 in float64, relative to the largest entry."""
+    ours, reference = [np.asarray(a) if isinstance(a, np.generic) else a for a in (ours, reference)]
     assert type(ours) is type(reference), (type(ours), type(reference))
     if not isinstance(reference, np.ndarray):
         assert ours == reference
