@@ -52,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--resume", metavar="FILE", help="go on from a checkpoint, with its settings; saves there")
     files.add_argument("--load", metavar="FILE", help="a Python file of yours that registers a connection")
     files.add_argument("--backend", metavar="NAME", help="numpy or numba (default: numba where it is installed)")
+    about = "share each batch among N cores; the result is the same for any N (default: one core, one piece)"
+    files.add_argument("--threads", type=int, metavar="N", help=about)
     add_json(files)
 
 
@@ -63,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(args).items() if name in SETTINGS}
     settings = _settings(given, args.resume)
     with machine(args.backend, 1):
-        result = train(settings, given, args.checkpoint, args.resume, quiet=args.json == "-")
+        result = train(settings, given, args.checkpoint, args.resume, quiet=args.json == "-", threads=args.threads)
     write_json(result, args.json)
     return 130 if result["history"]["interrupted"] else 0
 
@@ -99,13 +101,18 @@ def _refuse_changes(saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 def train(
     settings: Mapping[str, Any], given: Iterable[str] = (), checkpoint: str | None = None,
-    resume: str | None = None, quiet: bool = False,
+    resume: str | None = None, quiet: bool = False, threads: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Train as `settings` say and return plain data: settings, history, references, the last loss, what it shows."""
+    """Train as `settings` say and return plain data: settings, history, references, the last loss, what it shows.
+
+    threads: see `minires.parallel`; None for a step that is not cut into pieces.
+    """
     import numpy as np
 
     from minires import problems
+    from minires.parallel import sharded
     from minires.train import fit, get_optimizer, get_schedule, mean_loss
+    from minires.train.loop import loss_and_gradients
 
     problem = problems.make_problem(settings)
     problems.used(problem, given, settings["data"])
@@ -125,6 +132,7 @@ def train(
         checkpoint=checkpoint or resume,
         resume=resume,
         notes={"settings": dict(settings), **problem.notes},
+        gradients=loss_and_gradients if threads is None else sharded(model, threads),
     )
     result = _result(settings, model, history, problem)
     report(result, say)
