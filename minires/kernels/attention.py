@@ -26,7 +26,7 @@ from typing import Any, cast
 import numpy as np
 from numba import config, types
 
-from minires.kernels.exp import exp
+from minires.kernels.exp import decay
 from minires.kernels.fits import fits
 from minires.kernels.gemm import make_pack, make_shape
 from minires.kernels.jit import njit
@@ -78,7 +78,7 @@ def exp_row(scores, i, stop, scale, top):
     """scores ← e^(scale (scores - top)). Returns the sum, which is 0 for a row that looks nowhere."""
     total = scores.dtype.type(0)
     for j in range(stop):
-        e = exp((scores[i, j] - top) * scale)
+        e = decay((scores[i, j] - top) * scale)
         scores[i, j] = e
         total += e
     return total
@@ -99,7 +99,7 @@ def again_row(scores, i, stop, scale, lse):
     """scores ← softmax(scale scores), from the stored log Σ e^(scale scores); -inf is a row that looks nowhere."""
     lse = lse if lse != -np.inf else scores.dtype.type(np.inf)
     for j in range(stop):
-        scores[i, j] = exp(scores[i, j] * scale - lse)
+        scores[i, j] = decay(scores[i, j] * scale - lse)
 
 
 @njit(forceinline=True)

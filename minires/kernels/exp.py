@@ -109,6 +109,7 @@ class Functions(NamedTuple):
     """The compiled scalar functions of one format."""
 
     exp: Callable
+    decay: Callable
     sigmoid: Callable
     tanh: Callable
     normal: Callable
@@ -143,7 +144,7 @@ def join_horner(low, high):
 
 
 def make_reduce(f: Format):
-    """x (+ tail) = k ln 2 + r. Returns r and k + 2·bias as an unsigned integer.
+    """x = k ln 2 + r. Returns r and k + 2·bias as an unsigned integer.
 
     Adding 1.5 · 2^mantissa pushes a number's fraction out of the word, which rounds it; the whole number then stands in
     the lowest bits. That is faster than a conversion, and NaN does no harm.
@@ -154,10 +155,10 @@ def make_reduce(f: Format):
     bits, as_bits = f.bits, f.as_bits
 
     @njit(fastmath=EXACT_ORDER, forceinline=True)
-    def reduce(x, tail):
+    def reduce(x):
         shifted = x * log2e + magic
         k = shifted - magic
-        return x - k * hi - k * lo + tail, bits(as_bits(shifted) - offset)
+        return x - k * hi - k * lo, bits(as_bits(shifted) - offset)
 
     return reduce
 
@@ -175,6 +176,21 @@ def make_scale(f: Format):
     return scale
 
 
+def make_decay(f: Format):
+    """exp(x) for x ≤ 0, as softmax needs it: 0 below the normal range, so one step scales it and nothing is clamped."""
+    q, reduce, as_real, bits = make_horner(f, f.exp_q), make_reduce(f), f.as_real, f.bits
+    shift, bias, one, zero = f.bits(f.mantissa), f.bits(f.bias), f.real(1), f.real(0)
+    low = f.real(np.log(np.finfo(f.real).tiny))
+
+    @njit(fastmath=EXACT_ORDER, forceinline=True)
+    def decay(x):
+        r, k = reduce(x)
+        y = (r * r * q(r) + r + one) * as_real(bits(k - bias) << shift)
+        return zero if x < low else y
+
+    return decay
+
+
 def make_exp(f: Format):
     """exp(x + tail) for a tail below one ulp of x; tail = 0 gives exp(x)."""
     q, reduce, scale = make_horner(f, f.exp_q), make_reduce(f), make_scale(f)
@@ -184,7 +200,8 @@ def make_exp(f: Format):
     def exp(x, tail):
         x = low if x < low else x  # written so that NaN passes through
         x = high if x > high else x
-        r, k = reduce(x, tail)
+        r, k = reduce(x)
+        r = r + tail
         return scale(r * r * q(r) + r + one, k)
 
     return exp
@@ -203,15 +220,16 @@ def make_sigmoid(f: Format, exp):
 
 def make_tanh(f: Format):
     """tanh x = m / (m + 2) with m = e^(2x) − 1 = 2^k (r + r² q) + (2^k − 1), so that small x keep all their digits."""
-    q, reduce, scale = make_horner(f, f.exp_q), make_reduce(f), make_scale(f)
-    top, zero, one, two = f.real(f.tanh_top), f.real(0), f.real(1), f.real(2)
+    q, reduce, as_real, bits = make_horner(f, f.exp_q), make_reduce(f), f.as_real, f.bits
+    shift, bias = f.bits(f.mantissa), f.bits(f.bias)
+    top, one, two = f.real(f.tanh_top), f.real(1), f.real(2)
 
     @njit(fastmath=EXACT_ORDER, forceinline=True)
     def tanh(x):
         x = -top if x < -top else x
         x = top if x > top else x
-        r, k = reduce(two * x, zero)
-        power = scale(one, k)
+        r, k = reduce(two * x)
+        power = as_real(bits(k - bias) << shift)
         m = power * (r * r * q(r) + r) + (power - one)
         return m / (m + two)
 
@@ -253,7 +271,7 @@ def make_functions(f: Format) -> Functions:
     def plain_exp(x):
         return exp(x, zero)
 
-    return Functions(plain_exp, make_sigmoid(f, exp), make_tanh(f), make_normal(f, exp))
+    return Functions(plain_exp, make_decay(f), make_sigmoid(f, exp), make_tanh(f), make_normal(f, exp))
 
 
 BY_TYPE = {types.float32: make_functions(FLOAT32), types.float64: make_functions(FLOAT64)}
@@ -261,6 +279,11 @@ BY_TYPE = {types.float32: make_functions(FLOAT32), types.float64: make_functions
 
 def exp(x):
     """e^x of one float32 or float64 number. −inf → 0, below the normal range → 0 or denormal, NaN → NaN."""
+    return np.exp(x)
+
+
+def decay(x):
+    """e^x of one number x ≤ 0 (or a little above), 0 where that is below the normal range; NaN → NaN."""
     return np.exp(x)
 
 
@@ -290,5 +313,5 @@ def _compile_as(name: str):
     return chosen
 
 
-for _twin in (exp, sigmoid, tanh, normal):
+for _twin in (exp, decay, sigmoid, tanh, normal):
     overload(_twin, jit_options={"fastmath": EXACT_ORDER, "forceinline": True})(_compile_as(_twin.__name__))

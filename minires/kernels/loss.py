@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minires.kernels.exp import exp
+from minires.kernels.exp import decay
 from minires.kernels.fits import as_rows, fits
 from minires.kernels.jit import njit
 from minires.kernels.softmax import largest
@@ -20,7 +20,7 @@ def cross_entropy_rows(logits, safe, kept, smoothing, logp):
         for j in range(classes):
             z = logits[i, j] - top
             logp[i, j] = z
-            total += exp(z)
+            total += decay(z)
         lost = np.log(total if total != 0 else logits.dtype.type(1))
         for j in range(classes):
             logp[i, j] -= lost
@@ -42,7 +42,7 @@ def cross_entropy_rows_backward(factor, logp, safe, kept, smoothing, dz):
             dz[i] = 0
             continue
         for j in range(classes):
-            dz[i, j] = factor * (exp(logp[i, j]) - share)
+            dz[i, j] = factor * (decay(logp[i, j]) - share)
         dz[i, safe[i]] -= factor * (logp.dtype.type(1) - smoothing)
 
 

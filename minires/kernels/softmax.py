@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from minires.kernels.exp import exp
+from minires.kernels.exp import decay
 from minires.kernels.fits import as_rows, fits, last_axis
 from minires.kernels.jit import njit
 
@@ -65,7 +65,7 @@ def softmax_rows(x, p):
     for i in range(x.shape[0]):
         top, total = largest(x, i, x.shape[1]), x.dtype.type(0)
         for j in range(x.shape[1]):
-            e = exp(x[i, j] - top)
+            e = decay(x[i, j] - top)
             p[i, j] = e
             total += e
         factor = x.dtype.type(1) / (total if total != 0 else x.dtype.type(1))
@@ -105,7 +105,7 @@ def log_softmax_rows(x, y):
     for i in range(x.shape[0]):
         top, total = largest(x, i, x.shape[1]), x.dtype.type(0)
         for j in range(x.shape[1]):
-            total += exp(x[i, j] - top)
+            total += decay(x[i, j] - top)
         lost = np.log(total if total != 0 else x.dtype.type(1))  # a row of only -inf stays so
         for j in range(x.shape[1]):
             y[i, j] = (x[i, j] - top) - lost
@@ -118,7 +118,7 @@ def log_softmax_rows_backward(dy, y, dx):
         for j in range(y.shape[1]):
             total += dy[i, j]
         for j in range(y.shape[1]):
-            dx[i, j] = dy[i, j] - exp(y[i, j]) * total
+            dx[i, j] = dy[i, j] - decay(y[i, j]) * total
 
 
 def log_softmax_forward(x, axis=-1):

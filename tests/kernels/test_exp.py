@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minires.kernels import exp as module
-from minires.kernels.exp import exp, normal, sigmoid, tanh
+from minires.kernels.exp import decay, exp, normal, sigmoid, tanh
 from minires.kernels.exp_error import draw, exp_all, measure_exp_error, sigmoid_all, tanh_all, worst
 from minires.kernels.jit import njit
 
@@ -48,6 +48,21 @@ def test_exp_is_within_two_ulp(dtype, reach):
     mp = pytest.importorskip("mpmath")
     x = random_arguments(dtype, reach)
     assert ulps(apply(exp_all, x), x, mp.exp) <= 1.25
+
+
+@njit
+def decay_all(x, out):
+    for i in range(x.size):
+        out[i] = decay(x[i])
+
+
+@pytest.mark.parametrize(("dtype", "reach"), [(np.float32, 87.3), (np.float64, 708.0)])
+def test_decay_is_exp_for_negative_numbers(dtype, reach):
+    mp = pytest.importorskip("mpmath")
+    x = -abs(random_arguments(dtype, reach))
+    assert ulps(apply(decay_all, x), x, mp.exp) <= 1.25
+    far = np.array([-np.inf, -1e30, -1.2 * reach, 0, np.nan], dtype)
+    np.testing.assert_array_equal(apply(decay_all, far), np.array([0, 0, 0, 1, np.nan], dtype))
 
 
 @pytest.mark.parametrize(("dtype", "reach"), [(np.float32, 87.0), (np.float64, 700.0)])
@@ -98,7 +113,7 @@ def test_largest_finite_results_do_not_overflow(dtype):
     np.testing.assert_allclose(y, np.exp(np.longdouble(x)).astype(dtype), rtol=4 * np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("function", [exp, sigmoid, tanh])
+@pytest.mark.parametrize("function", [exp, decay, sigmoid, tanh])
 def test_calling_loops_are_vector_code(function):
     """A scalar call inside the loop would make every kernel that uses exp several times slower."""
 
