@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from minires import ops
 from minires.bench.timing import side_by_side
 from minires.tensor import Tensor, grad
 
@@ -33,7 +32,6 @@ OPERATIONS: dict[str, tuple[Callable, Callable, Callable]] = {
     "add": (_add, _add, lambda dh, h, f: (dh, dh)),
     "mul": (_mul, _mul, lambda dh, h, f: (dh * f, dh * h)),
     "matmul": (lambda h, f: h @ f, np.matmul, lambda dh, h, f: (dh @ f.T, h.T @ dh)),
-    "maximum": (ops.maximum, np.maximum, lambda dh, h, f: (dh * (h >= f), dh * (h < f))),
 }
 
 
