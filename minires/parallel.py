@@ -58,7 +58,8 @@ def sharded(
     Raises ValueProblem for counts below 1. An error inside a piece is raised as if the whole batch had caused it.
     """
     threads = usable_cores() if threads is None else count("threads", threads)
-    count("shards", shards), count("least", least)
+    for name, value in (("shards", shards), ("least", least)):
+        count(name, value)
 
     def loss_and_gradients(
         model: Any, inputs: np.ndarray, targets: np.ndarray, parameters: Sequence[Parameter]

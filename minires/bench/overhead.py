@@ -86,7 +86,7 @@ def beside_autograd(length: int) -> list[dict[str, Any]]:
             h = h + f
         return h
 
-    theirs = their_grad(chain)
+    theirs: Any = their_grad(chain)  # type: ignore
     works = {"minires": lambda: engine_chain(_add, np.array(1.0), length), "autograd": lambda: theirs((1.0, 1.0))}
     times = side_by_side(works, 2.0)
     per = times.median("minires") / length
