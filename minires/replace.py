@@ -12,15 +12,30 @@ from minires.tensor import OPS, Op
 
 
 class _Counted:
-    """A learner's function that counts its calls and hands out copies, so that it may return what it likes."""
+    """A learner's function that counts its calls. A backward gets a dy that cannot be written to, and what it returns
+    is copied, so that it may return what it likes.
+    """
 
     def __init__(self, function: Callable, copies: bool):
         self.function, self.copies, self.calls = function, copies, 0
 
     def __call__(self, *args, **kwargs):
         self.calls += 1
-        result = self.function(*args, **kwargs)
-        return self._private(result) if self.copies else result
+        if not self.copies:
+            return self.function(*args, **kwargs)
+        dy, *rest = args
+        locked = dy.view()
+        locked.flags.writeable = False
+        try:
+            return self._private(self.function(locked, *rest, **kwargs))
+        except ValueError as error:
+            if "read-only" not in str(error):
+                raise
+            raise GraphError(
+                "a backward pass must leave dy as it was, because others still need it",
+                f"{getattr(self.function, '__name__', 'a function')}, which writes into it",
+                "Write dx = dy * 2 instead of dy *= 2.",
+            ) from error
 
     @staticmethod
     def _private(result):

@@ -32,6 +32,9 @@ _clock = itertools.count(1)  # numbers nodes as they are made, and in-place writ
 _FREED = object()  # stands in `Node.saved` once a backward pass has used the node up
 
 
+_accumulating = threading.Lock()  # threads may share a parameter; no thread's gradient may be lost
+
+
 class _GradMode(threading.local):
     enabled = True
 
@@ -128,7 +131,7 @@ def _spread(node: Node, dy: np.ndarray, pending: dict[Node, np.ndarray], owned: 
         if gradient.shape != parent.shape:
             raise _wrong_gradient_shape(node, parent, gradient)
         if gradient.dtype != parent.dtype:
-            gradient = gradient.astype(parent.dtype)
+            gradient = _real(gradient, f"a gradient of {node.op.name!r}").astype(parent.dtype)  # type: ignore[union-attr]
         if parent not in pending:
             pending[parent] = gradient
             if gradient.base is None and gradient is not dy:
@@ -382,7 +385,9 @@ def _as_array(data: Any) -> np.ndarray:
 class Tensor:
     """A NumPy array with a gradient.
 
-    data: array-like; float32 and float64 are kept as given (Python floats become float64, as in NumPy).
+    data: array-like; float32 and float64 are kept as given (Python floats become float64, as in NumPy). An array is
+    not copied: the tensor shares its memory. Writing into it between forward and backward makes gradients wrong, and
+    only `minires.debug()` notices; writes through the tensor (x[...] = …) are always noticed.
     requires_grad: ask for gradients; only for floating-point data.
     name: shown by `draw_graph`.
 
@@ -512,8 +517,9 @@ class Tensor:
         node, seed = _start(self, gradient)
         with np.errstate(all="ignore"):  # inf and NaN travel on; the loss and the training loop report them
             gradients = list(backpropagate(node, seed, retain_graph))
-        for leaf, dy in gradients:
-            leaf.grad = dy if leaf.grad is None else leaf.grad + dy
+        with _accumulating:
+            for leaf, dy in gradients:
+                leaf.grad = dy if leaf.grad is None else leaf.grad + dy
 
     # -- writing in place
 
@@ -631,11 +637,23 @@ _UFUNC_OPERATORS = {
 
 
 def _numpy_function(name: str) -> DtypeError:
+    from minires import ops
+
+    ours = {"dot": "matmul", "vdot": "matmul", "inner": "matmul", "subtract": "sub", "multiply": "mul", "divide": "div"}
+    ours = name if name in ops.__all__ else ours.get(name)
+    instead = f"Use minires.{ours}" if ours else "Write it with minires functions"
     return DtypeError(
         "NumPy functions do not record gradients",
         f"np.{name} on a Tensor",
-        f"Use minires.{name} (if it exists, it has the same meaning), or x.detach().numpy() for the bare numbers.",
+        f"{instead}, or x.detach().numpy() for the bare numbers.",
     )
+
+
+def _real(gradient: np.ndarray, what: str) -> np.ndarray:
+    """The gradient itself, if it is real: a cast to float would drop an imaginary part without a word."""
+    if gradient.dtype.kind == "c":
+        raise DtypeError(f"{what} must be real", shown(gradient), "Take .real first if the rest is only round-off.")
+    return gradient
 
 
 def _plain_index(index: Any) -> Any:
@@ -661,7 +679,7 @@ def _start(tensor: Tensor, gradient: Any) -> tuple[Node, np.ndarray]:
                 "Reduce it to a loss first (a mean, say), or pass backward(gradient) of the same shape.",
             )
         return tensor.node, np.ones(tensor.shape, tensor.dtype)
-    seed = np.asarray(gradient.data if isinstance(gradient, Tensor) else gradient, dtype=tensor.dtype)
+    seed = _real(_as_array(gradient), "the gradient passed to backward").astype(tensor.dtype, copy=False)
     if seed.shape != tensor.shape:
         raise ShapeError(
             f"the gradient passed to backward must have the tensor's shape, {tensor.shape}",
