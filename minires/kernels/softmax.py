@@ -105,10 +105,11 @@ def log_softmax_rows(x, y):
     for i in range(x.shape[0]):
         top, total = largest(x, i, x.shape[1]), x.dtype.type(0)
         for j in range(x.shape[1]):
-            total += decay(x[i, j] - top)
+            y[i, j] = x[i, j] - top  # stored: in one expression `reassoc` would add the logarithm to a large top first
+            total += decay(y[i, j])
         lost = np.log(total if total != 0 else x.dtype.type(1))  # a row of only -inf stays so
         for j in range(x.shape[1]):
-            y[i, j] = (x[i, j] - top) - lost
+            y[i, j] -= lost
 
 
 @njit

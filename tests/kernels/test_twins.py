@@ -218,3 +218,16 @@ def test_messages_are_the_same_on_both_backends():
                 call()
             messages.append(str(caught.value))
         assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "cross_entropy"])
+def test_a_large_common_offset_costs_no_digits(name, offset):
+    """float32 logits far from 0 against float64: only the differences inside a row count."""
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((4, 7)) + offset).astype(np.float32)
+    targets = (rng.integers(0, 7, 4),) if name == "cross_entropy" else ()
+    with backend("numba"):
+        y, _ = OPS[name].forward(x, *targets)
+    right, _ = OPS[name].reference[0](x.astype(np.float64), *targets)
+    np.testing.assert_allclose(y, right, rtol=0, atol=2e-6)
