@@ -15,6 +15,7 @@ def residual_add_backward(dy, saved):
 
     dy: ∂L/∂y, any shape. saved: None, because an add needs to remember nothing.
     Return (dx, df), each of dy's shape: how the loss changes with x, and with f (equation 2 of the lesson).
+    Every array you return has the dtype of the arguments: float32 stays float32.
     minires calls this function wherever a model says x + F(x).
     """
     raise NotImplementedError("residual_add/add_backward")
@@ -36,6 +37,7 @@ def block_backward(dy, saved):
     dy: ∂L/∂y, (..., d). saved = (x, h, w1, w2) as block_forward returns it.
     Return (dx, dw1, dw2) with the shapes of x, w1 and w2. There may be any number of axes before the last; every
     row used the same weights, so their gradients add up.
+    Every array you return has the dtype of the arguments: float32 stays float32.
     """
     raise NotImplementedError("residual_add/block_backward")
 
@@ -52,6 +54,8 @@ def gradient_by_path_length(jacobians, dy):
     dy: ∂L/∂x_L, (d,), a row vector: one layer back is dy + dy @ J_l.
     Return an array (L + 1, d): row k is the sum over all paths that go through exactly k of the L branches. Row 0 is
     the path that takes every skip. All rows together are the gradient ∂L/∂x_0.
-    A way without 2^L terms: walk back layer by layer and keep the L + 1 sums; a branch moves a sum one row down.
+    Going through all 2^L paths is too slow: there may be 40 layers. Do it by rows and lengths instead: walk back layer
+    by layer and keep the L + 1 sums; a branch moves a sum one row down.
+    The array you return has the dtype of dy: float32 stays float32.
     """
     raise NotImplementedError("residual_add/paths")

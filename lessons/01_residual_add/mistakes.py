@@ -36,16 +36,19 @@ def block_backward(wrong, dy, saved):
     gate = 1.0 if "no_relu_gate" in wrong else da > 0 if "gate_of_the_gradient" in wrong else h > 0
     dh = (da * gate).astype(dy.dtype)
     dx = dh @ (w2_back if "jacobian_transposed" in wrong else w1_back)
+    skip = np.ones_like(dy) if "plus_one" in wrong else dy
     if "no_skip" not in wrong:
-        dx = dy + dx
+        dx = skip + dx
     if "only_skip" in wrong:
-        dx = dy
+        dx = skip.copy()
     if "skip_twice" in wrong:
-        dx = dx + dy
+        dx = dx + skip
     dw1, dw2 = _weight(x, dh, wrong), _weight(a, dy, wrong)
     if "weights_transposed" in wrong:
         dw1, dw2 = np.swapaxes(dw1, -1, -2), np.swapaxes(dw2, -1, -2)
-    return dx, dw1, dw2
+    if "weights_swapped" in wrong:
+        dw1, dw2 = dw2, dw1
+    return (dw1, dw2, dx) if "weights_first" in wrong else (dx, dw1, dw2)
 
 
 def _weight(inputs, dout, wrong):
@@ -144,6 +147,12 @@ MISTAKES = {
             "x reaches y along two ways. Add dy, unchanged, to what came back through the branch.",
         ),
         Mistake(
+            "plus_one",
+            "The skip's Jacobian is the identity matrix, and dy·I is dy: dx = dy·(I + J_F) = dy + dy·J_F",
+            "the number 1 was added to every entry: dx = 1 + dy·J_F",
+            "The “+1” of the articles is +I, and it is multiplied by dy like everything else. Add dy, not 1.",
+        ),
+        Mistake(
             "only_skip",
             "dx has two parts, dx = dy + dy·J_F",
             "dx equals dy: the skip is there, but nothing came back through the branch",
@@ -190,6 +199,18 @@ MISTAKES = {
             "All axes but the last are rows, and all rows are summed: dW1 is (d, hidden), dW2 (hidden, d)",
             "only one axis was summed; the batch axis is still there",
             "Reshape both factors to (rows, n) first, then multiply rowsᵀ @ rows.",
+        ),
+        Mistake(
+            "weights_swapped",
+            "The weights' gradients come in the order of the weights: dx, dw1, dw2",
+            "dw2 stands in the place of dw1, and dw1 in the place of dw2",
+            "Compare the return line with the docstring. If d = hidden, the shapes do not tell you.",
+        ),
+        Mistake(
+            "weights_first",
+            "The three results come in the order dx, dw1, dw2",
+            "dx is returned last, after the weights' gradients",
+            "Compare the return line with the docstring.",
         ),
         Mistake(
             "weights_transposed",

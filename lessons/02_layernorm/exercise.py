@@ -17,6 +17,7 @@ def layernorm_forward(x, gamma, beta, eps=1e-5):
     The variance is the population variance: the mean of (x - μ)², with the mean μ subtracted first.
     Return (y, saved), y of x's shape and saved = (xhat, rstd, gamma, has_beta): xhat (..., d) is the normalised x,
     rstd (..., 1) is 1/√(σ² + eps), has_beta is True if beta is an array.
+    Every array you return has the dtype of the arguments: float32 stays float32.
     minires calls this function wherever a model has a LayerNorm.
     """
     raise NotImplementedError("layernorm/forward")
@@ -29,6 +30,7 @@ def layernorm_backward(dy, saved):
     gamma (d,) or None, has_beta True or False.
     Return (dx, dgamma, dbeta): dx of dy's shape, dgamma and dbeta (d,). dgamma is None if gamma is None, dbeta is
     None if has_beta is False.
+    Every array you return has the dtype of the arguments: float32 stays float32.
     minires calls this function wherever a model has a LayerNorm.
     """
     raise NotImplementedError("layernorm/backward")
@@ -39,7 +41,8 @@ def layernorm_jacobian(x, gamma, eps=1e-5):
 
     x, gamma: (d,); eps: a small number under the root.
     Return (jacobian, blind): jacobian (d, d) with jacobian[i, j] = ∂y_i/∂x_j; blind (2, d), two rows of length 1:
-    the direction (1, …, 1), and the direction of x - μ. Moving x along the first changes nothing; along the second
-    it changes nothing but for eps.
+    the direction (1, …, 1), and the direction of x - μ, with these signs (not -1, not μ - x). Moving x along the first
+    changes nothing; along the second it changes nothing but for eps.
+    Every array you return has the dtype of the arguments: float32 stays float32.
     """
     raise NotImplementedError("layernorm/jacobian")

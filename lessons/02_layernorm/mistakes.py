@@ -28,7 +28,8 @@ def layernorm_forward(wrong, x, gamma, beta, eps=1e-5):
     y = xhat if gamma is None or "gamma_forgotten" in wrong else gamma * xhat
     if beta is not None and "beta_forgotten" not in wrong:
         y = gamma * (xhat + beta) if "gamma_times_beta" in wrong and gamma is not None else y + beta
-    return np.array(y), (xhat, rstd, gamma, beta is not None)
+    kept = np.array(y) if "y_saved" in wrong else xhat
+    return np.array(y), (kept, size if "sigma_saved" in wrong else rstd, gamma, beta is not None)
 
 
 def layernorm_backward(wrong, dy, saved):
@@ -42,12 +43,16 @@ def layernorm_backward(wrong, dy, saved):
     if "variance_term_left_out" not in wrong:
         inner = mean(dxhat) if "variance_term_without_xhat" in wrong else mean(dxhat * xhat)
         dx = dx + xhat * inner if "variance_term_added" in wrong else dx - xhat * inner
-    dx = dx if "rstd_forgotten" in wrong else rstd * dx
+    if "rstd_forgotten" not in wrong:
+        dx = dx / rstd if "rstd_taken_for_sigma" in wrong else rstd * dx
     if "gamma_too_late" in wrong and gamma is not None and "gamma_forgotten" not in wrong:
         dx = dx * gamma
+    dx = dx + dy if "dy_added" in wrong else dx
     dgamma = dy if "dgamma_without_xhat" in wrong else dy * xhat
+    dgamma = dgamma * gamma if "dgamma_with_gamma" in wrong and gamma is not None else dgamma
     dgamma = None if gamma is None else _over_rows(dgamma, wrong)
-    return dx, dgamma, _over_rows(dy, wrong) if has_beta else None
+    dbeta = _over_rows(dy * xhat if "dbeta_with_xhat" in wrong else dy, wrong) if has_beta else None
+    return (dx, dbeta, dgamma) if "dgamma_dbeta_swapped" in wrong else (dx, dgamma, dbeta)
 
 
 def _mean(wrong):
@@ -156,6 +161,18 @@ MISTAKES = {
             "β is multiplied by γ too: γ (x̂ + β)",
             "Mind the brackets.",
         ),
+        Mistake(
+            "sigma_saved",
+            "saved[1] is rstd = 1/√(σ² + eps), the reciprocal",
+            "you saved √(σ² + eps) itself",
+            "The backward pass multiplies by rstd. Save 1 / np.sqrt(…).",
+        ),
+        Mistake(
+            "y_saved",
+            "saved[0] is x̂, from before the gain and the offset",
+            "you saved y",
+            "Keep x̂ under a name of its own, and compute y from it.",
+        ),
     ],
     "layernorm_backward": [
         Mistake(
@@ -187,6 +204,18 @@ MISTAKES = {
             "Everything is scaled by r = 1/√(σ² + eps): dx = r (…)",
             "the factor r is missing",
             "In the forward pass this was x̂ = (x - μ) r. Multiply by rstd.",
+        ),
+        Mistake(
+            "rstd_taken_for_sigma",
+            "saved holds r = 1/√(σ² + eps), the reciprocal, and dx = r (…)",
+            "you divide by rstd, as if it were the standard deviation",
+            "rstd is 1/σ already: multiply.",
+        ),
+        Mistake(
+            "dy_added",
+            "LayerNorm has no skip: dx = r (dx̂ - mean(dx̂) - x̂ mean(dx̂ x̂))",
+            "dy is added to dx",
+            "The +I belongs to the residual add around the norm. The engine adds it there.",
         ),
         Mistake(
             "sums_for_means",
@@ -223,6 +252,24 @@ MISTAKES = {
             "γ was multiplied by x̂, so dγ = Σ dy x̂ over all rows",
             "dγ is the sum of dy alone, which is dβ",
             "Multiply dy by xhat before summing.",
+        ),
+        Mistake(
+            "dgamma_with_gamma",
+            "γ's own gradient starts from dy: dγ = Σ dy x̂",
+            "dγ is computed from dy γ, the gradient behind the gain",
+            "y = γ x̂ + β, so ∂y/∂γ is x̂. Use dy here and dy * gamma for dx only.",
+        ),
+        Mistake(
+            "dbeta_with_xhat",
+            "β is only added, so dβ = Σ dy over all rows",
+            "dβ is the sum of dy x̂, which is dγ",
+            "∂y/∂β is 1: sum dy alone.",
+        ),
+        Mistake(
+            "dgamma_dbeta_swapped",
+            "The results come in the order dx, dgamma, dbeta",
+            "dγ and dβ have changed places",
+            "Compare the return line with the docstring: both are (d,), so the shapes do not tell you.",
         ),
         Mistake(
             "rows_averaged",

@@ -56,8 +56,8 @@ class Answer:
         """Compare with the solution on every case. Raises NotAttempted, LearnerError, or Diagnosed."""
         cases = list(cases)
         names, name = self.exercise.returns, self.exercise.function
-        yours = [self._run(case) for case in cases]
         right = [run(getattr(self.exercise.solution, name), case, names) for case in cases]
+        yours = [self._run(case, wanted) for case, wanted in zip(cases, right, strict=True)]
         book = self.exercise.mistakes
         trial = Trial(cases, names, yours, right, getattr(book, name), book.MISTAKES[name])
         findings = trial.findings()
@@ -67,8 +67,8 @@ class Answer:
         if findings:
             raise Diagnosed(findings)
 
-    def _run(self, case: Case) -> Outcome:
-        outcome = run(self.function, case, self.exercise.returns, twice=True)
+    def _run(self, case: Case, right: Outcome) -> Outcome:
+        outcome = run(self.function, case, self.exercise.returns, twice=True, arrays=right.arrays)
         if isinstance(outcome.error, NotImplementedError):
             raise NotAttempted(self.exercise.id)
         return outcome
@@ -116,10 +116,18 @@ def _load(file: Path) -> ModuleType:
         raise LearnerError(
             f"{file.name} must be valid Python",
             f"{error.msg} at line {error.lineno}: {line}",
-            "Look for a bracket, a colon or a quote.",
+            _layout_advice(error),
         ) from None
     except (Exception, SystemExit) as error:
         raise explained(error, file) from None
+
+
+def _layout_advice(error: SyntaxError) -> str:
+    if isinstance(error, TabError):
+        return "Tabs and spaces are mixed: use spaces only, four for each level."
+    if isinstance(error, IndentationError):
+        return "Look at the spaces in front of this line and of the one above: lines of one block begin in one column."
+    return "Look for a bracket, a colon or a quote."
 
 
 def explained(error: BaseException | None, file: Path, case: Case | None = None) -> LearnerError:
@@ -144,6 +152,7 @@ _ADVICE: dict[type, str] = {
     NameError: "A name that is not defined there: a typing error, or a value that was not unpacked from saved?",
     IndexError: "An index or an axis that the array does not have.",
     RecursionError: "The function calls itself without an end.",
+    EOFError: "Nobody can type while a function is graded: take everything from the arguments, not from input().",
     SystemExit: "An exercise must return, not exit.",
     ModuleNotFoundError: "Everything needed here is NumPy and minires.",
 }

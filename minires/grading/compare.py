@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,50 +40,71 @@ class Outcome:
     shared: list[tuple[str, str]] = field(default_factory=list)  # pairs that share memory
     repeats: bool = True  # a second call gave the same
 
+    @property
+    def arrays(self) -> frozenset[str]:
+        """The names of the values that are arrays."""
+        return frozenset(name for name, value in self.values.items() if isinstance(value, np.ndarray))
 
-def run(function: Callable, case: Case, names: Sequence[str], twice: bool = False) -> Outcome:
-    """Call `function` on copies of the case's arguments and note everything that can be judged."""
+
+def run(
+    function: Callable, case: Case, names: Sequence[str], twice: bool = False, arrays: Set[str] = frozenset()
+) -> Outcome:
+    """Call `function` on copies of the case's arguments and note everything that can be judged.
+
+    arrays: names of values that should be arrays. A list of rows or of numbers is accepted in their place.
+    """
     args = copy.deepcopy(case.args)
     outcome = Outcome()
     try:
         result = function(*args)
-        _unpack(result, names, outcome)
+        _unpack(result, names, outcome, arrays)
         outcome.changed = [i for i, (a, b) in enumerate(zip(args, case.args, strict=True)) if _bits(a) != _bits(b)]
         outcome.shared = list(_shared(outcome.values, args))
         if twice and not outcome.changed:
             outcome.values = copy.deepcopy(outcome.values)
-            outcome.repeats = _again(function, args, names, outcome)
+            outcome.repeats = _again(function, args, names, outcome, arrays)
     except (Exception, SystemExit) as error:
         outcome.error = error
     return outcome
 
 
-def _again(function: Callable, args: tuple, names: Sequence[str], first: Outcome) -> bool:
+def _again(function: Callable, args: tuple, names: Sequence[str], first: Outcome, arrays: Set[str]) -> bool:
     second = Outcome()
     with contextlib.redirect_stdout(io.StringIO()):
-        _unpack(function(*args), names, second)
+        _unpack(function(*args), names, second, arrays)
     return first.values.keys() == second.values.keys() and all(
         same(first.values[n], second.values[n]) for n in first.values
     )
 
 
-def _unpack(result: Any, names: Sequence[str], outcome: Outcome) -> None:
+def _unpack(result: Any, names: Sequence[str], outcome: Outcome, arrays: Set[str]) -> None:
     if len(names) == 1:
-        outcome.values = dict(_leaves(names[0], result))
+        outcome.values = dict(_leaves(names[0], result, arrays))
     elif isinstance(result, tuple | list) and len(result) == len(names):
-        outcome.values = dict(leaf for name, value in zip(names, result, strict=True) for leaf in _leaves(name, value))
+        pairs = zip(names, result, strict=True)
+        outcome.values = dict(leaf for name, value in pairs for leaf in _leaves(name, value, arrays))
     else:
         came = f"{len(result)} values" if isinstance(result, tuple | list) else shown(result)
         outcome.structure = came
 
 
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _leaves(name: str, value: Any, arrays: Set[str]) -> Iterator[tuple[str, Any]]:
     """("saved[0]", array), … for tuples, the value itself for everything else."""
+    value = _as_array(value) if name in arrays else value
     if isinstance(value, tuple | list):
         for i, part in enumerate(value):
-            yield from _leaves(f"{name}[{i}]", part)
+            yield from _leaves(f"{name}[{i}]", part, arrays)
     else:
         yield name, value
+
+
+def _as_array(value: Any) -> Any:
+    """A list or tuple of numbers or rows as the array that it stands for; everything else as it is."""
+    if isinstance(value, list | tuple):
+        with contextlib.suppress(ValueError):  # rows of different lengths
+            array = np.asarray(value)
+            return array if array.dtype.kind in "fiub" else value
+    return value
 
 
 def _shared(values: dict[str, Any], args: tuple) -> Iterator[tuple[str, str]]:

@@ -81,8 +81,8 @@ class Trial:
         wrong = [name for name in self.right_names() if not self._is_right(name)]
         found = self._named(wrong)
         for name in [] if found else wrong:
-            found += self._named([name]) or [self._special(name) or self._unnamed(name)]
-        return list({f.mistake: f for f in reversed(found)}.values())[::-1] or list(self._conduct())
+            found += self._named([name]) or [self._special(name) or self._imprecise(name) or self._unnamed(name)]
+        return _first_by(found, "mistake") or _first_by(self._conduct(), "where", "mistake")
 
     # -- the numbers
 
@@ -125,6 +125,17 @@ class Trial:
         given = f"right on ordinary arguments, but here {_shortly(self.yours[bad[0]].values.get(name))}"
         return Finding(name, "special_case", f"{name} must also be right with {case.note}", given, case.hint)
 
+    def _imprecise(self, name: str) -> Finding | None:
+        """Right but for rounding to a shorter number format than the arguments have."""
+        pairs = [(y.values.get(name), r.values.get(name)) for y, r in zip(self.yours, self.right)]
+        pairs = [(y, r) for y, r in pairs if isinstance(r, np.ndarray) and r.dtype == np.float64]
+        if not pairs or not all(_rounded(y, r) for y, r in pairs):
+            return None
+        worst, dtype = max(distance(y, r) for y, r in pairs), np.asarray(pairs[0][0]).dtype
+        given = f"{dtype}, off by {worst:.1g} of its size: right but for rounding, as if computed in {_short(dtype)}"
+        look = "Look for an astype, a dtype= or a constant that makes the numbers shorter on the way."
+        return Finding(name, "low_precision", f"{name} must have the precision of the arguments, float64", given, look)
+
     def _unnamed(self, name: str) -> Finding:
         i = next(i for i, (y, r) in enumerate(zip(self.yours, self.right)) if not _agrees(y, r, [name]))
         yours, right = self.yours[i].values.get(name), self.right[i].values.get(name)
@@ -154,7 +165,7 @@ class Trial:
         for case, o, r in zip(self.cases, self.yours, self.right, strict=True):
             if o.structure or (not o.error and o.values.keys() != r.values.keys()):
                 look = "Look at the return line. A missing return gives None."
-                given = o.structure or ", ".join(o.values)
+                given = o.structure or _listed(o.values)
                 return Finding(
                     "return",
                     "wrong_return",
@@ -199,6 +210,31 @@ class Trial:
                 look = "A float64 constant array (np.eye, np.zeros, np.ones without dtype) turns float32 into float64."
                 given = f"{mine}" if mine else shown(y.values[name])
                 yield Finding(name, "wrong_dtype", f"{name} must keep the arguments' dtype, {right.dtype}", given, look)
+
+
+def _first_by(findings: Iterable[Finding], *keys: str) -> list[Finding]:
+    """Each finding once: the first of those that are equal in `keys`."""
+    first: dict[tuple, Finding] = {}
+    for finding in findings:
+        first.setdefault(tuple(getattr(finding, key) for key in keys), finding)
+    return list(first.values())
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(names[:6]) + (f", … ({len(names)} values)" if len(names) > 6 else "")
+
+
+def _short(dtype: np.dtype) -> str:
+    """The format shorter than float64 that a value has, or (if it was made long again) has probably had."""
+    return "float16" if dtype == np.float16 else "float32"
+
+
+def _rounded(yours: Any, right: np.ndarray) -> bool:
+    """Equal up to some roundings of the shorter format."""
+    if not is_numeric(yours) or np.shape(yours) != right.shape:
+        return False
+    return distance(yours, right) <= 50 * np.finfo(_short(np.asarray(yours).dtype)).eps
 
 
 def _agrees(yours: Outcome, right: Outcome, names: Sequence[str]) -> bool:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,9 +23,10 @@ from typing import Any
 import minires
 from minires.grading.course import Course, Exercise, find_course
 from minires.grading.progress import Progress
-from minires.messages import FileProblem
+from minires.messages import FileProblem, ValueProblem
 
 STATUSES = ("passed", "failed", "not attempted", "error")
+_DAY = 24 * 60 * 60
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Grade:
     """The verdict on one exercise. status: one of STATUSES.
 
     mistake: names of what was found, joined by " + ", or None. message: the three parts of every finding as text.
-    output: what the learner's code printed. findings: where, mistake, must, yours, look of each.
+    output: what the learner's code printed, equal lines once. findings: where, mistake, must, yours, look of each.
     """
 
     id: str
@@ -57,8 +59,10 @@ def grade(
     seconds: time limit per exercise instead of the exercise's own. on_grade: called with each grade as it comes.
     The result is remembered in lessons/progress.json, except for solutions.
 
-    Raises UnknownName for an id that does not exist, FileProblem for a folder without a course of the learner's.
+    Raises UnknownName for an id that does not exist, FileProblem for a folder without a course of the learner's,
+    ValueProblem for a time limit that is none.
     """
+    _check_limit(seconds)
     course = course or Course(course_dir or find_course())
     if not solutions:
         _refuse_package(course)
@@ -73,6 +77,15 @@ def grade(
         if grades and not solutions:
             _remember(course, grades)
     return grades
+
+
+def _check_limit(seconds: float | None) -> None:
+    if seconds is not None and not 0 < seconds <= _DAY:  # false for NaN, too
+        raise ValueProblem(
+            f"the time limit must be more than 0 and at most {_DAY} seconds",
+            f"seconds = {seconds:g}",
+            "Leave it out for the exercise's own limit, or say how long one exercise may take, such as 60.",
+        )
 
 
 def _refuse_package(course: Course) -> None:
@@ -102,6 +115,7 @@ def grade_file(exercise: Exercise, file: Path, course: Course, seconds: float | 
         report = Path(scratch) / "report.json"
         code, output = _run(_command(exercise, file, course, Path(scratch)), limit, course.root)
         verdict = json.loads(report.read_text()) if report.exists() else _no_verdict(code, limit, output)
+    output = _once(output)
     findings = verdict.get("findings", [])
     return Grade(
         exercise.id,
@@ -114,9 +128,16 @@ def grade_file(exercise: Exercise, file: Path, course: Course, seconds: float | 
     )
 
 
+def _once(output: str) -> str:
+    """Each line once, in the order they came: the function runs on many arguments, and prints again on each."""
+    times = Counter(output.splitlines())
+    return "".join(f"{line}  ({n} times)\n" if n > 1 and line.strip() else f"{line}\n" for line, n in times.items())
+
+
 def _command(exercise: Exercise, file: Path, course: Course, scratch: Path) -> list[str]:
     (scratch / "pytest.ini").write_text("[pytest]\n")  # no settings of the folder we happen to be in
     options = ["-s", "--noconftest", "--import-mode=importlib", "-p", "no:terminal", "-p", "no:cacheprovider"]
+    options += ["-p", "no:faulthandler"]  # after a crash it would print our frames, not the learner's reason
     options += ["-p", "minires.grading.plugin", "-c", str(scratch / "pytest.ini"), "--rootdir", str(scratch)]
     options += ["--course", str(course.referee if exercise.home.is_relative_to(course.referee) else course.root)]
     options += ["--exercise", exercise.id, "--answer", str(file), "--report", str(scratch / "report.json")]
@@ -152,6 +173,12 @@ def _kill(child: subprocess.Popen) -> None:
         os.killpg(child.pid, signal.SIGKILL) if hasattr(os, "killpg") else child.kill()
 
 
+def _ending(code: int) -> str:
+    """An exit code in words: below 0 it is the signal that ended the process."""
+    names = {-s.value: s.name for s in signal.Signals}
+    return f"by the signal {names[code]}" if code in names else f"with exit code {code}"
+
+
 def _no_verdict(code: int | None, limit: float, output: str) -> dict[str, Any]:
     if code is None:
         given, look = (
@@ -160,7 +187,7 @@ def _no_verdict(code: int | None, limit: float, output: str) -> dict[str, Any]:
         )
     else:
         given, look = (
-            f"its process ended early, with exit code {code}",
+            f"its process ended early, {_ending(code)}",
             "Something below Python crashed, or os._exit was called.",
         )
     must = f"an answer must be there within {limit:g} s"
