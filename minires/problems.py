@@ -50,6 +50,12 @@ def make_problem(settings: Mapping[str, Any]) -> Problem:
     return PROBLEMS[name](settings)
 
 
+def check_seed(seed: int) -> None:
+    """Raises ValueProblem for a seed below 0, which NumPy does not take."""
+    if seed < 0:
+        raise ValueProblem("a seed must be a whole number, at least 0", str(seed), "Any seed is as good: 0, 1, 2.")
+
+
 def decoder(vocab: int, context: int, settings: Mapping[str, Any]) -> DecoderLM:
     """A fresh language model: by a recipe if `settings` name one, else from the connection, the norm and the rest."""
     chosen = {name: settings[name] for name in MODEL_SETTINGS}
@@ -79,6 +85,7 @@ def play(settings: Mapping[str, Any], text: str | None = None) -> Problem:
         build=partial(decoder, len(corpus.vocab), settings["length"]),
         show=lambda model, rng: generate(model, corpus, opening(corpus), 300, temperature=0.8, rng=rng),
         notes={"vocab": corpus.vocab},
+        unused=("text",) if text is None else (),
     )
 
 
@@ -200,7 +207,8 @@ def used(problem: Problem, given: Iterable[str], name: str) -> None:
     idle = [setting for setting in given if setting in problem.unused]
     if idle:
         options = ", ".join(f"--{setting}" for setting in idle)
-        raise ValueProblem(f"a setting must mean something for the data {name!r}", options, "Leave it out.")
+        hint = "Leave it out, or write --data text." if "text" in idle else "Leave it out."
+        raise ValueProblem(f"a setting must mean something for the data {name!r}", options, hint)
     twice = [setting for setting in ("connection", "norm") if setting in given and "recipe" in given]
     if twice:
         options = f"--recipe and --{' and --'.join(twice)}"

@@ -20,10 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and print tables."""
     from minires import bench
-    from minires.files import check_writable
 
-    if args.json not in (None, "-"):
-        check_writable(args.json)
     result = bench.run(args.quick, args.only)
     write_json(result, args.json)
     if args.json != "-":

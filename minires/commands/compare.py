@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from minires.commands.output import add_json, write_text
+from minires.commands.output import add_json, writable, write_text
 
 # Names and meanings; the defaults are those of the experiment, and words become numbers there.
 SETTINGS = {
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, line in SETTINGS.items():
         parser.add_argument(f"--{name}", default=argparse.SUPPRESS, metavar="N", help=line)
     parser.add_argument("--load", metavar="FILE", help="a Python file of yours that registers rules and recipes")
-    parser.add_argument("--figure", metavar="FILE", help="draw it too (.svg, .png, .pdf)")
+    parser.add_argument("--figure", type=writable, metavar="FILE", help="draw it too (.svg, .png, .pdf)")
     add_json(parser)
 
 

@@ -21,19 +21,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the prompt and what the model adds."""
-    from minires.commands.setup import machine, run_file
+    from minires.commands.setup import machine, run_file, saved_names
     from minires.commands.train import make_settings
     from minires.messages import ValueProblem
-    from minires.problems import alphabet, decoder
+    from minires.problems import alphabet, check_seed, decoder
     from minires.train import generate, load_checkpoint
 
+    check_seed(args.seed)
     run_file(args.load)
     checkpoint = load_checkpoint(args.checkpoint)
     if "vocab" not in checkpoint.notes:
         hint = "Train one: minires train --data play --checkpoint FILE."
         raise ValueProblem("text needs a model that was trained on text", f"{args.checkpoint!r}", hint)
     vocab, settings = checkpoint.notes["vocab"], make_settings(checkpoint.notes["settings"])
-    corpus, model = alphabet(vocab), decoder(len(vocab), settings["length"], settings)
+    with saved_names(args.checkpoint):
+        corpus, model = alphabet(vocab), decoder(len(vocab), settings["length"], settings)
     model.load_state_dict(checkpoint.model_state)
     with machine(None, 1):
         print(generate(model, corpus, args.prompt, args.length, args.temperature, args.top_k, args.seed))

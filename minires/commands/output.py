@@ -10,7 +10,20 @@ from typing import Any
 
 def add_json(parser: argparse._ActionsContainer) -> None:
     """The option `--json`, for a parser or a group of one."""
-    parser.add_argument("--json", metavar="FILE", help="also write the result to FILE; `-` is standard output")
+    about = "also write the result to FILE; `-` is standard output"
+    parser.add_argument("--json", type=writable, metavar="FILE", help=about)
+
+
+def writable(path: str) -> str:
+    """`path` itself, once it is sure that it can be written: nobody should measure for minutes and lose the result.
+
+    Raises FileProblem.
+    """
+    if path != "-":
+        from minires.files import check_writable
+
+        check_writable(path)
+    return path
 
 
 def write_json(data: Any, path: str | None) -> None:

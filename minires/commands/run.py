@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from minires.commands.output import add_json, write_text
+from minires.commands.output import add_json, writable, write_text
 from minires.messages import ValueProblem
 
 
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="SETTING=VALUE", help="its settings")
     add_json(parser)
     parser.add_argument("--load", metavar="FILE", help="a Python file of yours that registers an experiment")
-    parser.add_argument("--figure", metavar="FILE", help="also draw it (the suffix says how: .svg, .png, .pdf)")
+    parser.add_argument("--figure", type=writable, metavar="FILE", help="also draw it, as .svg, .png or .pdf")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from minires.messages import Explained, FileProblem, ValueProblem
+from minires.messages import Explained, FileProblem, UnknownName, ValueProblem
 
 
 def run_file(path: str | None) -> None:
@@ -39,6 +39,17 @@ def _place(path: str, error: Exception) -> str:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     return path if line is None else f"{path}, line {line}"
+
+
+@contextmanager
+def saved_names(checkpoint: str | None) -> Iterator[None]:
+    """A name that a checkpoint knows and we do not is no typing error: it was registered by a file of the user's."""
+    try:
+        yield
+    except UnknownName as unknown:
+        if checkpoint is not None:
+            unknown.hint = f"The model in {checkpoint!r} needs it. Add --load FILE, with the file that registers it."
+        raise
 
 
 @contextmanager

@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """Run what is missing, then show all cells."""
     from minires import ui
     from minires.commands.setup import run_file
+    from minires.problems import check_seed
     from minires.sweep import grid, read_lines, shard, summary, sweep
 
     if args.show:
@@ -47,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
         options = {name: value for name, value in vars(args).items() if name in SIZES}
         load = os.path.abspath(args.load) if args.load else None
         places = (numbers(name, getattr(args, name)) for name in ("depth", "width", "seeds"))
+        for seed in numbers("seeds", args.seeds):
+            check_seed(seed)
         cells = shard(grid(args.recipes, *places, **options, load=load), args.shard)
         records = sweep(cells, args.out or default_file(args.shard), args.workers, args.scheduler)
     write_json(records, args.json)

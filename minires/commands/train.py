@@ -12,7 +12,7 @@ from minires.commands.output import add_json, write_json
 # tell what was asked for from what was not.
 DATA: dict[str, tuple[Any, str]] = {
     "data": ("play", "play, text, copy, reversal, induction, modular or digits"),
-    "text": ("", "a text file of your own, with --data text"),
+    "text": ("", "a text file of your own; means --data text"),
     "length": (64, "characters (or symbols of a task) in one sequence"),
     "batch": (16, "sequences in one step"),
 }
@@ -59,12 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, compare, show."""
-    from minires.commands.setup import machine, run_file
+    from minires.commands.setup import machine, run_file, saved_names
 
     run_file(args.load)
     given = {name: value for name, value in vars(args).items() if name in SETTINGS}
     settings = _settings(given, args.resume)
-    with machine(args.backend, 1):
+    with machine(args.backend, 1), saved_names(args.resume):
         result = train(settings, given, args.checkpoint, args.resume, quiet=args.json == "-", threads=args.threads)
     write_json(result, args.json)
     return 130 if result["history"]["interrupted"] else 0
@@ -82,11 +82,26 @@ def _settings(given: Mapping[str, Any], resume: str | None) -> dict[str, Any]:
 
 
 def make_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults with what was given. A warm-up that nobody asked for shrinks with the number of steps."""
+    """The defaults with what was given: a text means the data `text`, and a warm-up that nobody asked for shrinks
+    with the number of steps. Raises ValueProblem for steps or a seed that cannot be.
+    """
     settings = {name: default for name, (default, _) in SETTINGS.items()} | dict(given)
+    if "text" in given and "data" not in given:
+        settings["data"] = "text"
+    _check(settings["steps"], settings["seed"])
     if "warmup" not in given:
         settings["warmup"] = min(settings["warmup"], settings["steps"] // 10)
     return settings
+
+
+def _check(steps: int, seed: int) -> None:
+    """Before anything is made of them: the warm-up of too few steps would be what the user reads about."""
+    from minires.messages import ValueProblem
+    from minires.problems import check_seed
+
+    if steps < 1:
+        raise ValueProblem("--steps must be at least 1", str(steps), "It counts the optimiser steps in all.")
+    check_seed(seed)
 
 
 def _refuse_changes(saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:

@@ -39,13 +39,17 @@ class Experiment:
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Settings checked against the defaults; strings are converted to the default's type.
 
-        Raises UnknownName for a setting that does not exist and ValueProblem for one that cannot be converted.
+        Raises UnknownName for a setting that does not exist and ValueProblem for one that cannot be converted, for an
+        empty list, and for a negative seed.
         """
         defaults = self.settings
         for name in given:
             if name not in defaults:
                 raise UnknownName(f"setting of {self.name}", name, defaults)
-        return {name: _convert(name, value, defaults[name]) for name, value in given.items()}
+        settings = {name: _convert(name, value, defaults[name]) for name, value in given.items()}
+        for name, value in settings.items():
+            _check(name, value, defaults[name])
+        return settings
 
     def run(self, **settings: Any) -> Result:
         return self.load().run(**self.parse(settings))
@@ -102,6 +106,18 @@ def _convert(name: str, value: Any, default: Any) -> Any:
             shown(value),
             "Write it as NAME=VALUE, a list as NAME=A,B,C.",
         ) from None
+
+
+def _check(name: str, value: Any, default: Any) -> None:
+    """What must hold in every experiment, before it measures for minutes."""
+    from minires.problems import check_seed
+
+    if default and isinstance(value, tuple | list) and not value:
+        written = ",".join(map(str, default))
+        hint = f"Leave the setting out for its default: {name}={written}."
+        raise ValueProblem(f"the setting {name!r} needs at least one value", "an empty list", hint)
+    if name == "seed":
+        check_seed(value)
 
 
 # ------------------------------------------------------------------------------------------- one line for each

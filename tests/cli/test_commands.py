@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from minires.residual.connection import CONNECTIONS
 from minires.train import load_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,6 +119,14 @@ def test_a_text_of_ones_own(call, tmp_path):
     assert written.code == 0 and written.out.startswith("残差") and len(written.out.rstrip("\n")) <= 7
 
 
+def test_a_text_needs_no_second_option(call, tmp_path):
+    (tmp_path / "mine.txt").write_text("abcdefg\n" * 60, "utf-8")
+    file = tmp_path / "run.npz"
+    assert call("train", "--text", tmp_path / "mine.txt", *SMALL, "--steps", 2, "--checkpoint", file).code == 0
+    notes = load_checkpoint(file).notes
+    assert notes["settings"]["data"] == "text" and sorted(notes["vocab"]) == sorted("abcdefg\n")
+
+
 def test_a_resumed_run_ends_with_the_same_bits(call, tmp_path):
     once, twice = tmp_path / "once.npz", tmp_path / "twice.npz"
     fixed = ["train", *SMALL, "--dropout", "0.1", "--schedule", "constant", "--warmup", "0"]
@@ -137,7 +146,7 @@ def test_generate_repeats_itself_for_a_seed(call, tmp_path):
     assert first.out == again.out != other.out and len(first.out) == 6 + 30 + 1
 
 
-def test_a_rule_of_ones_own(call, tmp_path):
+def test_a_rule_of_ones_own(call, tmp_path, monkeypatch):
     (tmp_path / "third.py").write_text(
         "from minires.residual import Connection, register\n@register('third')\nclass Third(Connection):\n"
         "    equation = 'x + F(x) / 3'\n    def step(self, stream, site, F):\n        return stream + F(stream) / 3\n"
@@ -147,6 +156,10 @@ def test_a_rule_of_ones_own(call, tmp_path):
     done = call("train", *words, "--connection", "third", *SMALL, "--steps", 2, "--checkpoint", file)
     assert done.code == 0 and "x + F(x) / 3" in done.out
     assert call("generate", file, *words, "--length", 3).code == 0
+    monkeypatch.delitem(CONNECTIONS, "third")  # as in a new process
+    for without in (["generate", file], ["train", "--resume", file, "--steps", 4]):
+        done = call(*without)
+        assert done.code == 2 and "'third'" in done.err and "--load FILE" in done.err
 
 
 @pytest.mark.parametrize(
@@ -178,6 +191,12 @@ WRONG = [
     (["train", "--heads", "3"], "heads must divide d", "3 heads"),
     (["train", "--steps", "two"], "minires train --help", "'two'"),
     (["train", "--steps", "0"], "at least 1", "0"),
+    (["train", "--steps", "-3"], "--steps must be at least 1", "-3"),
+    (["train", "--seed", "-1"], "seed must be a whole number, at least 0", "-1"),
+    (["train", "--text", "missing.txt"], "must exist", "missing.txt"),
+    (["train", "--data", "play", "--text", "x"], "must mean something for the data 'play'", "--data text"),
+    (["generate", "missing.npz", "--seed", "-1"], "seed must be a whole number, at least 0", "-1"),
+    (["sweep", "--seeds", "0,-1"], "seed must be a whole number, at least 0", "-1"),
     (["train", "--load", "missing.py"], "takes a Python file", "missing.py"),
     (["train", "--resume", "missing.npz"], "must exist", "missing.npz"),
     (["generate", "missing.npz"], "must exist", "missing.npz"),
@@ -208,6 +227,13 @@ def test_generate_wants_a_model_of_text(call, tmp_path):
     file = tmp_path / "run.npz"
     call("train", "--data", "modular", *SMALL[:-4], "--steps", 2, "--checkpoint", file)
     assert "trained on text" in call("generate", file).err
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="needs a clone and git")
+def test_the_course_of_a_learner_stays_out_of_the_repository():
+    """`minires init course` in the clone, as the README has it."""
+    command = ["git", "-C", ROOT, "check-ignore", "course/lessons/layernorm/exercise.py"]
+    assert subprocess.run(command, capture_output=True).returncode == 0
 
 
 # -------------------------------------------------------------------------------------------- logs and Ctrl-C

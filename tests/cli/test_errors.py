@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from minires import cli
-from minires.messages import ShapeError
+from minires.messages import ShapeError, ValueProblem
 
 WRONG = [
     (["trian"], "command must be one of", "Did you mean 'train'?"),
@@ -22,6 +22,10 @@ WRONG = [
     (["run", "jacobian_products", "--set", "sede=1"], "setting of jacobian_products", "Did you mean 'seed'?"),
     (["run", "jacobian_products", "--set", "seed"], "NAME=VALUE", "no blanks"),
     (["run", "jacobian_products", "--set", "seed=one"], "'seed' must be an int", "'one'"),
+    (["run", "jacobian_products", "--set", "seed=-1"], "seed must be a whole number, at least 0", "-1"),
+    (["compare", "--seed", "-1"], "seed must be a whole number, at least 0", "-1"),
+    (["run", "gradient_table", "--set", "models="], "'models' needs at least one value", "decoder,encoder"),
+    (["run", "gradient_table", "--set", "inits="], "'inits' needs at least one value", "xavier"),
     (["experiments", "gradient"], "experiment must be one of", "Did you mean 'gradient_table'?"),
 ]
 
@@ -77,6 +81,50 @@ def test_a_reader_that_goes_away_is_no_error(environment):
     done = subprocess.run(command, env=environment(), stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     assert done.stderr == "" and done.returncode in (0, 141)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "at once"])
+@pytest.mark.parametrize("words", [["--help"], ["residuals", "--list"], ["cache", "--json", "-"]], ids=" ".join)
+def test_a_full_disk_under_the_output_is_explained(environment, words, unbuffered):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "minires", *words]
+        env = environment(PYTHONUNBUFFERED=unbuffered)
+        done = subprocess.run(command, env=env, stdout=full, stderr=subprocess.PIPE, text=True)
+        silent = subprocess.run(command, env=env, stdout=full, stderr=full)
+    assert done.returncode == silent.returncode == 2
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["The rule", "Given", "Hint"]
+    assert "standard output: No space left" in done.stderr
+
+
+def _takes_json():
+    """Every command with the option, found by asking each parser."""
+    return [name for name in cli.COMMANDS if "--json" in cli.build_parser(name)[1].option_names()]
+
+
+@pytest.mark.parametrize("command", _takes_json())
+def test_a_result_without_a_place_is_refused_before_it_is_measured(call, monkeypatch, command):
+    def measured(args):
+        raise AssertionError("it began to measure")
+
+    monkeypatch.setattr(f"minires.commands.{command}.run", measured)
+    done = call(command, *(["plus_i"] if command == "run" else []), "--json", "no/such/folder/x.json")
+    assert done.code == 2 and "folder that exists" in done.err and done.out == ""
+
+
+def test_a_figure_without_a_place_is_refused_before_it_is_measured(call, monkeypatch):
+    monkeypatch.setattr("minires.experiments.plus_i.run", None)  # would be a TypeError
+    done = call("run", "plus_i", "--figure", "no/such/folder/x.svg")
+    assert done.code == 2 and "folder that exists" in done.err
+
+
+@pytest.mark.parametrize("empty", ["models", "inits", "widths"])
+def test_an_empty_gradient_table_is_refused_from_python_too(monkeypatch, empty):
+    from minires.experiments import gradient_table
+
+    monkeypatch.setattr(gradient_table, "cell", None)
+    with pytest.raises(ValueProblem, match="needs a model"):
+        gradient_table.run(**{empty: ()})
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
