@@ -1,7 +1,8 @@
 """The `minires` command.
 
 Exit codes: 0 all well · 1 the answer is no (an exercise failed, a figure is stale, the doctor found a problem) ·
-2 wrong input, explained in three parts · 130 stopped with Ctrl-C · 141 the reader of our output went away.
+2 wrong input or a full disk, explained in three parts · 130 stopped with Ctrl-C · 141 the reader of our output went
+away.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from contextlib import suppress
+from typing import NoReturn, TextIO
 
 from minires import __version__
-from minires.messages import Explained, UnknownName, ValueProblem, did_you_mean
+from minires.messages import Explained, FileProblem, UnknownName, ValueProblem, did_you_mean
 
 COMMANDS = {
     "tour": "two minutes: checked gradients, the gradient table, a trained model",
@@ -44,6 +46,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         must = f"the arguments must be as `{self.prog} --help` lists them"
         raise ValueProblem(must, message, "Is a value missing or misspelled?")
+
+    def print_help(self, file=None) -> None:
+        """argparse itself says nothing if its help cannot be written."""
+        print(self.format_help(), end="", file=file or sys.stdout)
 
     def option_names(self) -> list[str]:
         return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
@@ -108,23 +114,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Explained as problem:
         if "--debug" in argv:
             raise
-        print(explain(problem), file=sys.stderr)
+        _complain(problem)
         return 2
     except KeyboardInterrupt:
         print("\nStopped. Every file is whole.", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
+        _drop(sys.stdout)
         return 141
+    except OSError as error:
+        if "--debug" in argv:
+            raise
+        _drop(sys.stdout)
+        _complain(_no_room(error))
+        return 2
 
 
 def _run(argv: Sequence[str]) -> int:
-    args = parse(argv)
-    if args.command is None:
-        return 0
-    code = importlib.import_module(f"minires.commands.{args.command}").run(args)
-    sys.stdout.flush()  # a closed pipe shows up here and not at exit
-    return code
+    try:
+        args = parse(argv)
+        return importlib.import_module(f"minires.commands.{args.command}").run(args) if args.command else 0
+    finally:
+        sys.stdout.flush()  # a closed pipe or a full disk shows up here and not at exit
+
+
+def _complain(problem: Explained) -> None:
+    """The message on standard error, which may be as full as the rest."""
+    try:
+        print(explain(problem), file=sys.stderr)
+    except OSError:
+        _drop(sys.stderr)
+
+
+def _drop(stream: TextIO) -> None:
+    """What is left in the stream's buffer goes nowhere, or Python complains again at exit."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _no_room(error: OSError) -> FileProblem:
+    """The three parts for a disk, a device or a folder that took no more."""
+    place = "standard output" if error.filename is None else repr(error.filename)
+    hint = "Is the disk full, or the place read-only? With --debug you see where it happened."
+    return FileProblem("what is written must have somewhere to go", f"{place}: {error.strerror or error}", hint)
 
 
 def explain(problem: Explained) -> str:
