@@ -9,11 +9,10 @@ from minires.kernels.jit import njit
 
 
 @njit
-def adamw_flat(p, g, m, v, lr, b1, b2, eps, decay, c1, c2):
-    one = p.dtype.type(1)
+def adamw_flat(p, g, m, v, lr, b1, b2, a1, a2, eps, decay, c1, c2):
     for i in range(p.size):
-        m[i] = b1 * m[i] + (one - b1) * g[i]
-        v[i] = b2 * v[i] + (one - b2) * (g[i] * g[i])
+        m[i] = b1 * m[i] + a1 * g[i]
+        v[i] = b2 * v[i] + a2 * (g[i] * g[i])
         p[i] -= lr * (decay * p[i] + c1 * m[i] / (np.sqrt(c2 * v[i]) + eps))
 
 
@@ -22,5 +21,6 @@ def adamw_step(p, g, m, v, lr, b1, b2, eps, decay, c1, c2):
     if not flat or not fits(p, g, m, v):
         return NotImplemented
     real = p.dtype.type
-    adamw_flat(p, g, m, v, *[real(number) for number in (lr, b1, b2, eps, decay, c1, c2)])
+    numbers = lr, b1, b2, 1 - b1, 1 - b2, eps, decay, c1, c2  # 1 - 0.999 in float32 would be wrong by 1e-5
+    adamw_flat(p, g, m, v, *[real(number) for number in numbers])
     return None

@@ -29,6 +29,14 @@ def test_both_backends_step_alike(n, stride, real, tolerance):
         np.testing.assert_allclose(fast, slow, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+def test_the_second_moment_keeps_its_digits(real):
+    """1 - 0.999 taken in float32 is wrong by 1e-5, which a comparison with an absolute tolerance would not see."""
+    _, _, v = run("numba", real, 200, steps=1)
+    _, _, expected = run("numpy", real, 200, steps=1)
+    np.testing.assert_allclose(v, expected, rtol=4 * np.finfo(real).eps, atol=0)
+
+
 def test_the_kernel_really_answers():
     from minires.kernels import optim
 
