@@ -100,7 +100,7 @@ def run(
     models: decoder, encoder. inits: names of initialisers. widths: d. seeds: how many networks for each width.
     blocks: layers. batch, length: size of the text batch. dtype: float32 or float64.
     """
-    _check(models, inits, widths, seeds, blocks)
+    _check(models, widths, seeds, blocks)
     corpus, count = CharCorpus(hamlet()), dict(zip(widths, seeds))
     sizes = dict(blocks=blocks, size=batch, length=length, dtype=dtype)
     keys = list(itertools.product(models, ARTICLE, inits, widths))
@@ -117,10 +117,7 @@ def run(
     }
 
 
-def _check(models: tuple, inits: tuple, widths: tuple, seeds: tuple, blocks: int) -> None:
-    if not (models and inits and widths):
-        given = f"models={models}, inits={inits}, widths={widths}"
-        raise ValueProblem("the table needs a model, an initialisation and a width", given, "Leave out empty ones.")
+def _check(models: tuple, widths: tuple, seeds: tuple, blocks: int) -> None:
     for model in models:
         if model not in MODELS:
             raise UnknownName("model", model, MODELS)

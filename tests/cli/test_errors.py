@@ -121,10 +121,11 @@ def test_a_figure_without_a_place_is_refused_before_it_is_measured(call, monkeyp
 @pytest.mark.parametrize("empty", ["models", "inits", "widths"])
 def test_an_empty_gradient_table_is_refused_from_python_too(monkeypatch, empty):
     from minires.experiments import gradient_table
+    from minires.experiments.registry import run_experiment
 
     monkeypatch.setattr(gradient_table, "cell", None)
-    with pytest.raises(ValueProblem, match="needs a model"):
-        gradient_table.run(**{empty: ()})
+    with pytest.raises(ValueProblem, match="needs at least one value"):
+        run_experiment("gradient_table", {empty: ()})
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
