@@ -30,7 +30,7 @@ def row(t: int, dh: int, quick: bool) -> dict[str, Any]:
     q, k, v, dy = inputs(count, t, dh)
     works = {"minires": lambda: both(q, k, v, dy), "NumPy": lambda: both(q, k, v, dy, reference=True)}
     theirs = torch_both(q, k, v, dy)
-    times = side_by_side(works | ({"PyTorch": theirs} if theirs else {}), 0.1 if quick else 0.5)
+    times = side_by_side(works | ({"PyTorch": theirs} if theirs else {}), 0.1 if quick else 0.3)
     flops, size = 6 * count * t * (t + 1) * dh, 8 * q.nbytes
     seconds = times.median("minires")
     return {

@@ -41,7 +41,7 @@ def row(contest: Contest, shape: tuple[int, int], quick: bool) -> dict[str, Any]
     The roof is the bandwidth for arrays of this size, as if arithmetic cost nothing.
     """
     hands = {"minires": contest.minires, "NumPy": contest.numpy, "PyTorch": contest.torch}
-    times = side_by_side({name: work for name, work in hands.items() if work}, 0.05 if quick else 0.3)
+    times = side_by_side({name: work for name, work in hands.items() if work}, 0.05 if quick else 0.15)
     seconds, size = times.median("minires"), sum(a.nbytes for a in contest.arrays)
     return {
         "work": contest.name, "shape": "×".join(map(str, shape)), "µs": seconds * 1e6, "bytes": size,

@@ -35,7 +35,7 @@ def row(layout: str, shape: tuple[int, int, int], quick: bool) -> dict[str, Any]
     a, b = factors(layout, *shape)
     out = np.empty((shape[0], shape[2]), np.float32)
     works = {"minires": lambda: matmul_simd(a, b, out), "OpenBLAS": lambda: np.matmul(a, b, out=out)}
-    times = side_by_side(works, 0.1 if quick else 0.5)
+    times = side_by_side(works, 0.1 if quick else 0.25)
     flops, size = 2 * int(np.prod(shape)), a.nbytes + b.nbytes + out.nbytes
     seconds = times.median("minires")
     return {

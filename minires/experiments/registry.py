@@ -186,6 +186,11 @@ register(
     "minires.experiments.composite_gain",
 )
 register(
+    "roofline",
+    "How near the kernels come to what one thread of a machine can do",
+    "minires.experiments.roofline",
+)
+register(
     "sinkhorn_error",
     "Sinkhorn's error against the spread of its logits: twenty steps are exact only for narrow logits",
     "minires.experiments.sinkhorn_error",
