@@ -60,7 +60,8 @@ def one_thread(size: Size, corpus: CharCorpus, steps: int) -> dict[str, Any]:
     row["page faults"] = minor_faults() - faults
     if "PyTorch" in losses:
         ours, theirs = np.array(losses["minires"]), np.array(losses["PyTorch"])
-        row |= {"steps": len(ours), "last loss": float(ours[-1]), "loss differs by": float(np.max(np.abs(ours / theirs - 1)))}
+        apart = float(np.max(np.abs(ours / theirs - 1)))
+        row |= {"steps": len(ours), "last loss": float(ours[-1]), "loss differs by": apart}
     return row
 
 
