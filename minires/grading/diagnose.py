@@ -234,7 +234,7 @@ def _rounded(yours: Any, right: np.ndarray) -> bool:
     """Equal up to some roundings of the shorter format."""
     if not is_numeric(yours) or np.shape(yours) != right.shape:
         return False
-    return distance(yours, right) <= 50 * np.finfo(_short(np.asarray(yours).dtype)).eps
+    return bool(distance(yours, right) <= 50 * np.finfo(_short(np.asarray(yours).dtype)).eps)
 
 
 def _agrees(yours: Outcome, right: Outcome, names: Sequence[str]) -> bool:

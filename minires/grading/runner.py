@@ -181,15 +181,16 @@ def _ending(code: int) -> str:
 
 def _no_verdict(code: int | None, limit: float, output: str) -> dict[str, Any]:
     if code is None:
+        where, mistake, must = "time", "time_limit", f"an answer must be there within {limit:g} s"
         given, look = (
             f"it was still running after {limit:g} s and was stopped",
             "Look for a loop that never ends, or for far more work than the task needs.",
         )
     else:
+        where, mistake, must = "process", "crash", "the function must return"
         given, look = (
             f"its process ended early, {_ending(code)}",
             "Something below Python crashed, or os._exit was called.",
         )
-    must = f"an answer must be there within {limit:g} s"
-    finding = dict(where="time", mistake="time_limit" if code is None else "crash", must=must, yours=given, look=look)
+    finding = dict(where=where, mistake=mistake, must=must, yours=given, look=look)
     return {"status": "error", "findings": [finding]}

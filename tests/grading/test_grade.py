@@ -13,7 +13,7 @@ from minires.grading import Course, Grade, find_course, grade, init_course, prin
 from minires.grading.course import load_module
 from minires.grading.progress import Progress
 from minires.grading.stubs import is_fresh
-from minires.messages import FileProblem, UnknownName
+from minires.messages import FileProblem, UnknownName, ValueProblem
 
 ADD, BLOCK, BACKWARD = "residual_add/add_backward", "residual_add/block_backward", "layernorm/backward"
 RIGHT = "return dy, dy"
@@ -101,14 +101,33 @@ def test_an_exception_inside_the_engine_shows_the_learners_line_too(course):
         ("pass", "failed", "A missing return gives None"),
         ("return None, None", "failed", "None instead of"),
         ("return residual_add_backward(dy, saved)", "error", "RecursionError"),
-        ("return input('?')", "error", "EOFError"),
+        ("return input('?')", "error", "Nobody can type"),
+        ("a = 1\n  return dy, dy", "error", "spaces in front of this line"),
+        ("import os; os.kill(os.getpid(), 11)", "error", "by the signal SIGSEGV"),
     ],
-    ids=["endless", "exit", "SystemExit", "syntax", "one value", "no return", "Nones", "recursion", "input"],
+    ids=[
+        *("endless", "exit", "SystemExit", "syntax", "one value", "no return", "Nones", "recursion", "input"),
+        *("indent", "crash"),
+    ],
 )
 def test_learners_code_that_does_not_return_gradients(course, body, status, words):
     result = one(course, ADD, body, seconds=3 if "while" in body else None)
     assert result.status == status
     assert words in result.message
+    assert "pytest" not in result.output
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), -1, 0, float("inf")])
+def test_a_time_limit_that_is_none_is_refused(fresh, seconds):
+    with pytest.raises(ValueProblem, match="time limit must be more than 0"):
+        grade([ADD], fresh, seconds=seconds)
+
+
+def test_a_line_printed_in_every_case_is_shown_once(course):
+    result = one(course, ADD, "print('here')\nprint(dy.ndim, 'axes')\nreturn dy, dy")
+    first, *others = result.output.splitlines()
+    assert first.startswith("here  (") and first.endswith(" times)")
+    assert len(others) == len({line.split()[0] for line in others}) == 2
 
 
 def test_an_endless_loop_leaves_no_process_behind(course):

@@ -141,7 +141,8 @@ def test_writing_into_an_argument_is_found(exercise_id):
         first_array(args)[...] = 0
         return result
 
-    assert "changed_argument" in kinds(diagnosis(exercise_id, wrapped(exercise_id, change)))
+    found = [f.mistake for f in diagnosis(exercise_id, wrapped(exercise_id, change)).findings]
+    assert found.count("changed_argument") == 1
 
 
 def test_a_result_that_shares_memory_is_found_unless_the_solution_does_it_too():
@@ -171,6 +172,53 @@ def test_float64_from_float32_is_found(exercise_id):
         return result.astype(np.float64) if isinstance(result, np.ndarray) else result
 
     assert "wrong_dtype" in kinds(diagnosis(exercise_id, wrapped(exercise_id, change)))
+
+
+@pytest.mark.parametrize("exercise_id", EXERCISES)
+@pytest.mark.parametrize("back", [False, True], ids=["float32", "and back"])
+def test_an_answer_computed_in_float32_is_told_so(exercise_id, back):
+    def change(solution, args):
+        return shortened(solution(*args))
+
+    def shortened(result):
+        if isinstance(result, tuple):
+            return tuple(map(shortened, result))
+        short = result.astype(np.float32) if isinstance(result, np.ndarray) else result
+        return short.astype(result.dtype) if back and isinstance(result, np.ndarray) else short
+
+    found = diagnosis(exercise_id, wrapped(exercise_id, change))
+    assert kinds(found) == {"low_precision"} and "as if computed in float32" in str(found)
+
+
+@pytest.mark.parametrize("exercise_id", EXERCISES)
+def test_the_docstring_says_that_the_dtype_stays(exercise_id):
+    exercise = EXERCISES[exercise_id]
+    assert "float32 stays float32" in inspect.getdoc(getattr(exercise.solution, exercise.function))
+
+
+def test_rows_in_a_list_stand_for_an_array():
+    for exercise_id in ("layernorm/jacobian", "residual_add/paths"):
+
+        def listed(solution, args):
+            result = solution(*args)
+            return tuple(map(list, result)) if isinstance(result, tuple) else list(result)
+
+        judge(exercise_id, wrapped(exercise_id, listed))
+
+
+def test_numbers_in_a_list_are_judged_as_an_array():
+    as_lists = wrapped("layernorm/jacobian", lambda solution, args: [a.tolist() for a in solution(*args)])
+    assert kinds(diagnosis("layernorm/jacobian", as_lists)) == {"wrong_dtype"}
+
+
+def test_the_literal_one_of_the_articles_is_known():
+    def block_backward(dy, saved):
+        _, h, w1, w2 = saved
+        dh = dy @ w2.T * (h > 0)
+        _, dw1, dw2 = EXERCISES["residual_add/block_backward"].solution.block_backward(dy, saved)
+        return 1 + dh @ w1.T, dw1, dw2
+
+    assert kinds(diagnosis("residual_add/block_backward", block_backward)) == {"plus_one"}
 
 
 @pytest.mark.parametrize("exercise_id", EXERCISES)
