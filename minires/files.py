@@ -45,7 +45,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     temporary = _beside(target)
     try:
-        _refuse_read_only(target)
+        _refuse_to_replace(target)
         temporary.open("xb").close()
         yield temporary
         _flush(temporary)
@@ -74,7 +74,7 @@ def check_writable(path: str | os.PathLike) -> None:
     target = Path(os.path.realpath(path))
     temporary = _beside(target)
     try:
-        _refuse_read_only(target)
+        _refuse_to_replace(target)
         temporary.open("xb").close()
         temporary.unlink()
     except FileProblem:
@@ -110,10 +110,16 @@ def _hint(error: OSError) -> str:
     return _HINTS.get(error.errno or 0, "Check the path and the permissions of its folder.")
 
 
-def _refuse_read_only(target: Path) -> None:
-    """A rename would replace a read-only file without asking, so we ask."""
+def _refuse_to_replace(target: Path) -> None:
+    """A rename would replace a read-only file, or a device such as /dev/null, without asking. So we ask."""
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder")
+    if target.exists() and not target.is_file():
+        raise FileProblem(
+            "a file that is to be replaced must be an ordinary file",
+            f"{str(target)!r}, which is a device or a pipe",
+            "Choose the name of a file; what a command prints can be sent elsewhere with > or |.",
+        )
     if target.exists() and not target.stat().st_mode & stat.S_IWUSR:
         raise FileProblem(
             "a file that is to be replaced must be writable",

@@ -145,3 +145,12 @@ def test_checking_beforehand_raises_the_same_and_changes_nothing(tmp_path):
         with pytest.raises(FileProblem) as then:
             atomic_write(path, "x")
         assert str(before.value) == str(then.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_device_or_a_pipe_is_never_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(FileProblem, match="a device or a pipe"):
+        atomic_write(pipe, "text")
+    assert pipe.is_fifo()
