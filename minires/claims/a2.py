@@ -177,7 +177,7 @@ row("C76c", "in Transformers", COND,
     "Post-Norm's first layer gets less than a hundredth of the last layer's gradient.",
     "Post-Norm 首层梯度不足末层的百分之一。",
     "Not at the start (C76a), but within the first steps of training without warm-up, when it collapses. With "
-    "warm-up it stays larger.",
+    "warm-up the ratio falls later: it was still falling when this short run ended.",
     measure=trained.collapse,
     tell="lowest ratio of layer 1 to layer {blocks} in the first {steps} steps at lr {lr:g}: {cold_lowest:.1e} (step "
     "{cold_at}) without warm-up, {warm_lowest:.1e} with",
