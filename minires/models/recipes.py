@@ -143,7 +143,7 @@ def scaled_gain(blocks: int) -> Gain:
 
 
 def depth_mup_lr(name: str, parameter: Parameter, blocks: int) -> float:
-    """Depth-μP for Adam: the learning rate of everything inside the stack × 1/√K, K = 2N."""
+    """Depth-μP for Adam: the learning rate of the sublayers' weights × 1/√K, K = 2N; norms keep theirs."""
     return 1 / math.sqrt(2 * blocks) if name.startswith("stack.sublayers") else 1.0
 
 

@@ -71,6 +71,15 @@ class _Transformer(Module):
             )
         return ids
 
+    def loss(self, ids: Any, targets: Any, ctx: Context | None = None) -> Tensor:
+        """Mean cross-entropy in nats; targets (B, T), -100 where nothing is asked.
+
+        While training, a mixture of experts with a balance weight adds its load-balance loss.
+        """
+        ctx = ctx or Context()
+        loss = ops.cross_entropy(self.forward(ids, ctx), targets)
+        return loss + ctx.memo["balance_loss"] if "balance_loss" in ctx.memo else loss
+
     def embed(self, ids: np.ndarray) -> Tensor:
         """Token plus position: (B, T) → (B, T, d)."""
         return self.tokens(ids) + self.positions[: ids.shape[1]]
@@ -116,15 +125,6 @@ class DecoderLM(_Transformer):
         y = self.stack(x, ctx)  # (B, T, d)
         return self.head(y) if self.head is not None else y @ self.tokens.table.transpose()  # (B, T, vocab)
 
-    def loss(self, ids: Any, targets: Any, ctx: Context | None = None) -> Tensor:
-        """Mean cross-entropy of the next token in nats; targets (B, T), -100 where nothing is asked.
-
-        While training, a mixture of experts with a balance weight adds its load-balance loss.
-        """
-        ctx = ctx or Context()
-        loss = ops.cross_entropy(self.forward(ids, ctx), targets)
-        return loss + ctx.memo["balance_loss"] if "balance_loss" in ctx.memo else loss
-
 
 @remembers_settings
 class Encoder(_Transformer):
@@ -167,7 +167,3 @@ class Encoder(_Transformer):
         y = self.transform_norm(ops.gelu(self.transform(self.encode(ids, segments, ctx))))  # (B, T, d)
         logits = self.head(y) if self.head is not None else y @ self.tokens.table.transpose()
         return logits + self.head_bias  # (B, T, vocab)
-
-    def loss(self, ids: Any, targets: Any, ctx: Context | None = None) -> Tensor:
-        """Mean cross-entropy in nats at the places whose target is not -100 (the masked ones)."""
-        return ops.cross_entropy(self.forward(ids, ctx), targets)

@@ -39,7 +39,11 @@ class Composite:
 
 
 def composite_gain(model: Any, inputs: Any) -> Composite:
-    """Gains of the product of all mixing matrices. Source: mHC, arXiv:2512.24880, figure 3 ("Amax gain magnitude").
+    """Gains of the product of all mixing matrices, in the manner of mHC, arXiv:2512.24880, figure 3.
+
+    Ours are the matrix norms, the largest row and column sums of *absolute* entries, on the worst token: what the
+    product can do at most. The paper's "Amax gain magnitude" takes the sums first, then their size, and averages over
+    tokens. The two agree where no entry is negative and tokens do not differ.
 
     Raises ValueProblem for rules without mixing matrices.
     """

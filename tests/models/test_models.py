@@ -8,7 +8,7 @@ import pytest
 
 from minires import Tensor, no_grad, ops
 from minires.models import DecoderLM, DeepMLP, Encoder
-from minires.nn import INITS, Context, Dropout, LayerNorm, Maker, MultiHeadAttention
+from minires.nn import INITS, Context, Dropout, Extras, LayerNorm, Maker, MultiHeadAttention
 from minires.nn.init import WRITERS
 from minires.residual import CONNECTIONS
 from minires.train import SGD
@@ -371,3 +371,15 @@ def test_time_grows_in_proportion_to_depth():
         seconds(model)
     ratios = sorted(seconds(models[1]) / seconds(models[0]) for _ in range(9))
     assert ratios[4] < 2.5
+
+
+@pytest.mark.parametrize("model", [DecoderLM, Encoder])
+def test_a_mixture_of_experts_adds_its_balance_loss_in_training_only(model):
+    def losses(balance):
+        net = model(9, d=8, heads=2, blocks=1, context=4, extras=Extras(experts=4, balance=balance))
+        ids = np.arange(8).reshape(2, 4)
+        return net.loss(ids, ids).item(), net.eval().loss(ids, ids).item()
+
+    (plain, plain_eval), (balanced, balanced_eval) = losses(0.0), losses(5.0)
+    assert balanced > plain + 1
+    assert balanced_eval == plain_eval
