@@ -116,7 +116,7 @@ def _check(name: str, value: Any, default: Any) -> None:
         written = ",".join(map(str, default))
         hint = f"Leave the setting out for its default: {name}={written}."
         raise ValueProblem(f"the setting {name!r} needs at least one value", "an empty list", hint)
-    if name == "seed":
+    if name == "seed" and isinstance(value, int):
         check_seed(value)
 
 
