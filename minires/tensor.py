@@ -1,4 +1,4 @@
-"""The engine on one page: arrays that remember where they came from, and the walk back.
+"""The engine in one file: arrays that remember where they came from, and the walk back.
 
 A `Tensor` is a NumPy array plus (if it needs a gradient) a `Node`. A node is a place in the graph: which
 operation made it, from which parent nodes, and what that operation saved for its backward pass. Nodes never
