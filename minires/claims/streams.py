@@ -379,7 +379,7 @@ def sinkhorn_error(n: int = 4, steps: int = 20, draws: int = 1000, seed: int = 0
 def mixing_products(layers: int = 60, n: int = 4, draws: int = 20, seed: int = 0) -> Numbers:
     """Products of `layers` mixing matrices: free ones near I (Hyper-Connections), and doubly stochastic ones (mHC).
 
-    free, safe: largest absolute row sum of the product. second: its second singular value; 0 means that all copies of
+    free, safe: gain of the product C, max_i |Σ_j C_ij| (median and largest over the draws). second: its second singular value; 0 means that all copies of
     the stream have become their average. expansion: the largest norm of one factor. mean: change of the average.
     """
     rng = np.random.default_rng(seed)
@@ -388,8 +388,8 @@ def mixing_products(layers: int = 60, n: int = 4, draws: int = 20, seed: int = 0
         A = np.eye(n) + 0.3 * rng.standard_normal((layers, n, n))
         M = sinkhorn_forward(rng.standard_normal((layers, n, n)), 100)[0]
         product = np.linalg.multi_dot(M)
-        free.append(np.abs(np.linalg.multi_dot(A)).sum(1).max())
-        safe.append(np.abs(product).sum(1).max())
+        free.append(np.abs(np.linalg.multi_dot(A).sum(1)).max())
+        safe.append(np.abs(product.sum(1)).max())
         second.append(np.linalg.svd(product)[1][1])
         single.append(np.linalg.norm(M, ord=2, axis=(1, 2)).max())
         x = rng.standard_normal((n, 16))

@@ -2,8 +2,8 @@
 
 At their start both mix by (nearly) the identity. What happens when training moves the mixing weights is imitated by
 random numbers of growing size on every parameter of the rule, the same size for both, and shown after real training
-steps as well. The gain is that of the product from sublayer l to the end: its largest absolute row sum (a signal) and
-column sum (a gradient), for the worst token.
+steps as well. The gain is that of the product C from sublayer l to the end, max_i |Σ_j C_ij| for a signal and
+max_j |Σ_i C_ij| for a gradient, averaged over tokens (mHC's "Amax gain magnitude").
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def caption(result: Result) -> str:
         last[study["recipe"]] = max(study["forward"])
     each = ", ".join(f"{name} {gain:.3g}" for name, gain in last.items())
     return (
-        f"Largest absolute row sum of the product of all mixing matrices from sublayer l to the end ({2 * s['blocks']} "
-        f"sublayers, 4 copies, worst token), with N(0, s²) added to every gate. At s = {s['sizes'][-1]:g} it reaches: "
-        f"{each}. mHC's matrices are nearly doubly stochastic and cannot amplify; free ones can."
+        f"Gain of the product C of all mixing matrices from sublayer l to the end ({2 * s['blocks']} sublayers, 4 "
+        f"copies): max_i |Σ_j C_ij|, mean over tokens, with N(0, s²) added to every gate. At s = {s['sizes'][-1]:g} it "
+        f"reaches: {each}. mHC's matrices are nearly doubly stochastic and cannot amplify; free ones can."
     )
 
 
@@ -113,6 +113,6 @@ def draw(result: Result) -> Any:
         axes.axhline(1, color=INK, lw=0.6)
         axes.set_title(name, fontsize=9)
         axes.set_xlabel("from sublayer l to the end")
-    grid[0][0].set_ylabel("largest gain")
+    grid[0][0].set_ylabel("gain of a signal")
     grid[0][0].legend(loc="upper right")
     return figure

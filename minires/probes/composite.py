@@ -19,11 +19,11 @@ from minires.tensor import Tensor, no_grad
 
 @dataclass(frozen=True)
 class Composite:
-    """The product H_K ⋯ H_l of the mixing matrices from sublayer l to the end, worst token, (K,) each.
+    """The product C = H_K ⋯ H_l of the mixing matrices from sublayer l to the end, (K,) each.
 
-    forward: largest absolute row sum, what a signal can grow to. backward: largest absolute column sum, the same for
-    a gradient. second: second singular value of the product (0: all copies have become one; NaN for one copy).
-    row_error, column_error: max |sum - 1| of each single matrix.
+    forward: max_i |Σ_j C_ij|, a signal's gain; backward: max_j |Σ_i C_ij|, a gradient's; both are means over tokens.
+    second: second singular value of C, largest over tokens (0: all copies have become one; NaN for one copy).
+    row_error, column_error: max |sum - 1| of each single matrix, over tokens.
     """
 
     forward: np.ndarray
@@ -34,16 +34,16 @@ class Composite:
 
     def draw(self) -> Any:
         series = {"forward gain": self.forward, "backward gain": self.backward}
-        options: dict[str, Any] = dict(xlabel="from sublayer l to the end", ylabel="largest gain", log=True)
+        options: dict[str, Any] = dict(xlabel="from sublayer l to the end", ylabel="gain", log=True)
         return curves(series, title="Composite mixing", **options)
 
 
 def composite_gain(model: Any, inputs: Any) -> Composite:
-    """Gains of the product of all mixing matrices, in the manner of mHC, arXiv:2512.24880, figure 3.
+    """Amax gain magnitude of the product of all mixing matrices: sum each row (column), then take the largest size.
 
-    Ours are the matrix norms, the largest row and column sums of *absolute* entries, on the worst token: what the
-    product can do at most. The paper's "Amax gain magnitude" takes the sums first, then their size, and averages over
-    tokens. The two agree where no entry is negative and tokens do not differ.
+    The sum comes first, so entries of opposite sign cancel: a row sum is what a signal gets that is the same in all
+    copies, as at the start. The norm of the matrix, with the sizes summed, can be larger. Attention and feed-forward
+    count as a sublayer each. Source: mHC, arXiv:2512.24880, section 3.1 and figure 3.
 
     Raises ValueProblem for rules without mixing matrices.
     """
@@ -55,10 +55,10 @@ def composite_of(matrices: list[np.ndarray]) -> Composite:
     product, found = np.eye(matrices[0].shape[-1]), []
     for H in reversed(matrices):
         product = product @ H  # (tokens, n, n)
-        size = np.abs(product)
+        rows, columns = (np.abs(product.sum(axis)).max(-1).mean() for axis in (-1, -2))
         sigma = np.linalg.svd(product, compute_uv=False)
         second = sigma[:, 1].max() if sigma.shape[-1] > 1 else np.nan
-        found.append((size.sum(-1).max(), size.sum(-2).max(), second, _error(H, -1), _error(H, -2)))
+        found.append((rows, columns, second, _error(H, -1), _error(H, -2)))
     return Composite(*np.array(found[::-1]).T)
 
 

@@ -273,12 +273,20 @@ def test_composite_gain_by_hand():
     A, B = rng.standard_normal((2, 3, 4, 4))  # first and second sublayer, 3 tokens
     found = probes.composite_of([A, B])
     both = B @ A
-    assert np.isclose(found.forward[0], np.abs(both).sum(-1).max()) and np.isclose(
-        found.forward[1], np.abs(B).sum(-1).max()
-    )
-    assert np.isclose(found.backward[0], np.abs(both).sum(-2).max())
+    for gains, axis in ((found.forward, 1), (found.backward, 0)):
+        expected = [np.mean([np.abs(C.sum(axis)).max() for C in product]) for product in (both, B)]
+        assert np.allclose(gains, expected)
     assert np.isclose(found.second[0], np.linalg.svd(both, compute_uv=False)[:, 1].max())
     assert np.isclose(found.column_error[0], np.abs(A.sum(-2) - 1).max())
+
+
+def test_a_gain_sums_before_it_takes_the_size_and_averages_over_tokens():
+    """Two tokens: rows of the first sum to 3 and 0, columns to 0 and 3; those of the second to 2 and 1, 1 and 2."""
+    C = np.array([[[1.0, 2.0], [-1.0, 1.0]], [[0.0, 2.0], [1.0, 0.0]]])
+    found = probes.composite_of([C])
+    assert found.forward[0] == (3 + 2) / 2 and found.backward[0] == (3 + 2) / 2
+    mirrored = probes.composite_of([C * np.array([1.0, -1.0])])  # row sums -1, -2 and -2, 1; columns 0, -3 and 1, -2
+    assert mirrored.forward[0] == (2 + 2) / 2 and mirrored.backward[0] == (3 + 2) / 2
 
 
 def test_the_matrices_are_those_that_act_on_the_copies():
@@ -294,7 +302,7 @@ def test_the_matrices_are_those_that_act_on_the_copies():
 
 
 def test_mhc_keeps_its_gain_near_one_and_a_disturbed_hc_does_not():
-    free, bound = (disturbed(build(name, blocks=12)) for name in ("hyper_connections", "mhc"))
+    free, bound = (disturbed(build(name, blocks=12), size=0.5) for name in ("hyper_connections", "mhc"))
     free, bound = probes.composite_gain(free, text()[0]), probes.composite_gain(bound, text()[0])
     assert free.forward[0] > 10 and bound.forward[0] < 1.1
     assert bound.row_error.max() < 1e-9
