@@ -98,14 +98,14 @@ def _settings_text(cell: Cell) -> str:
 def run_cell(cell: Cell) -> Record:
     """Train one cell and return its line. One BLAS thread, so that as many cells run side by side as there are cores.
 
-    loss: on validation text (NaN if training broke off). gradient: ‖∂L/∂F‖ of the first sublayer relative to the last.
-    growth: rms of the last state relative to the first. unigram: the loss of letter frequencies, to compare.
+    loss: on validation text. gradient: ‖∂L/∂F‖ of the first sublayer relative to the last. growth: rms of the last
+    state relative to the first. unigram: the loss of letter frequencies, to compare. missing: why a number is None.
     """
     import time
 
     from minires.commands.setup import machine, run_file
     from minires.data import CharCorpus, hamlet
-    from minires.experiments.compare import study
+    from minires.experiments.compare import missing, study
     from minires.experiments.result import versions
     from minires.models import get_recipe
 
@@ -121,7 +121,8 @@ def run_cell(cell: Cell) -> Record:
         "key": cell.key, "settings": asdict(cell), "loss": _number(found["final"][0]),
         "gradient": _number(gradient[0] / gradient[-1] if gradient[-1] else float("nan")),
         "growth": _number(stream[-1] / stream[0]), "unigram": _number(corpus.baselines().unigram),
-        "losses": [_number(x) for x in found["losses"][0]], "seconds": round(time.perf_counter() - began, 2),
+        "losses": [_number(x) for x in found["losses"][0]], "missing": missing(found),
+        "seconds": round(time.perf_counter() - began, 2),
         "versions": versions(),
     }  # fmt: skip
 

@@ -90,7 +90,9 @@ def run(
         for recipe, blocks in ui.progress(cells, "recipes × depths")
     ]
     references = {"unigram": corpus.baselines().unigram, "bigram": corpus.baselines().bigram}
-    return {"rows": [_row(cell, references["unigram"]) for cell in found], "cells": found, "references": references}
+    rows = [_row(cell, references["unigram"]) for cell in found]
+    reasons = [{"recipe": c["recipe"], "blocks": c["blocks"], **missing(c)} for c in found if missing(c)]
+    return {"rows": rows, "missing": reasons, "cells": found, "references": references}
 
 
 def study(
@@ -116,18 +118,34 @@ def _row(cell: dict[str, Any], unigram: float) -> dict[str, Any]:
         "recipe": cell["recipe"], "blocks": cell["blocks"],
         "gradient first/last": _short(gradient[0] / gradient[-1]) if gradient[-1] else None,
         "stream last/first": _short(stream[-1] / stream[0]), "loss": _short(final.mean()),
-        "spread": _short(np.ptp(final)), "verdict": _verdict(final, unigram),
+        "spread": _short(np.ptp(final)), "verdict": verdict(final, unigram),
     }  # fmt: skip
 
 
-def _verdict(final: np.ndarray, unigram: float) -> str:
+def missing(cell: dict[str, Any]) -> dict[str, str]:
+    """Why a number of this cell is not there, by its name in the row; empty if all are there."""
+    gradient, why = np.array(cell["start"]["gradient"]), {}
+    if not gradient.any():
+        why["gradient first/last"] = "0 / 0: every branch starts at 0 and hears nothing before the first step"
+    elif not gradient[-1]:
+        why["gradient first/last"] = "the last sublayer hears nothing"
+    elif not np.isfinite(gradient[[0, -1]]).all():
+        why["gradient first/last"] = "the gradient overflows"
+    if not np.isfinite(cell["final"]).all():
+        why["loss"] = why["spread"] = "training broke off: the loss or a gradient was no longer finite"
+    return why
+
+
+def verdict(final: np.ndarray, unigram: float) -> str:
+    """What the validation losses of one recipe's seeds say beside that of letter frequencies."""
     if not np.isfinite(final).all():
         return "broke off"
     return "no better than letter frequencies" if final.mean() > unigram - UNIGRAM_MARGIN else "learns"
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
+def _short(value: float) -> float | None:
+    """Four digits; None for what is not finite (see `missing`)."""
+    return float(f"{value:.4g}") if np.isfinite(value) else None
 
 
 def caption(result: Result) -> str:
@@ -138,10 +156,11 @@ def caption(result: Result) -> str:
     bad = [row["recipe"] for row in deepest if row["verdict"] != "learns"]
     best = f"the lowest loss is {good[0][0]:.3f} ({good[0][1]})" if good else "nothing has learned more than letters"
     worst = f", and these have not learned: {', '.join(bad)}" if bad and good else ""
+    chance = " (one seed: near losses may be chance)" if good[1:] and s["seeds"] == 1 else ""
     return (
         f"{s['steps']} steps of AdamW on the play (lr {s['lr']:g}, warm-up {s['warmup']}, d = {s['d']}, "
         f"{s['batch']} × {s['length']} characters, {s['seeds']} seed{'s' * (s['seeds'] > 1)}). "
-        f"At {deepest[0]['blocks']} blocks {best}{worst}. "
+        f"At {deepest[0]['blocks']} blocks {best}{worst}{chance}. "
         f"Letter frequencies alone give {at['unigram']:.3f}, pairs of letters {at['bigram']:.3f}."
     )
 
@@ -154,7 +173,7 @@ def draw(result: Result) -> Any:
     figure, grid = plt.subplots(len(depths), 3, figsize=(11, 0.6 + 2.7 * len(depths)), squeeze=False)
     for axes, blocks in zip(grid, depths, strict=True):
         for i, cell in enumerate(c for c in result.data["cells"] if c["blocks"] == blocks):
-            _draw_cell(axes, cell, dict(color=f"C{i % 6}", ls=("-", "--", ":", "-.")[i // 6 % 4]))
+            _draw_cell(axes, cell, dict(color=f"C{i % 6}", ls=("-", "--", "-.", ":")[(i + i // 6) % 4]))
         _label(axes, blocks, result)
     handles, labels = grid[0][2].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)))
@@ -166,14 +185,17 @@ def _draw_cell(axes: Any, cell: dict[str, Any], line: dict) -> None:
     axes[0].semilogy(np.arange(len(gradient)), np.where(gradient > 0, gradient, np.nan), **line)
     axes[1].semilogy(np.arange(len(stream)), stream, **line)
     shortest = min(map(len, cell["losses"]))
-    mean = np.mean([losses[:shortest] for losses in cell["losses"]], axis=0)
-    axes[2].plot(np.arange(shortest), mean, **line, label=cell["recipe"])
+    losses = np.array([losses[:shortest] for losses in cell["losses"]])  # (seeds, steps)
+    axes[2].plot(np.arange(shortest), losses.mean(0), **line, label=cell["recipe"])
+    axes[2].fill_between(np.arange(shortest), losses.min(0), losses.max(0), color=line["color"], alpha=0.15, lw=0)
 
 
 def _label(axes: Any, blocks: int, result: Result) -> None:
     axes[0].set(xlabel="sublayer k", ylabel="‖∂L/∂F_k‖ at the start", title=f"{blocks} blocks")
     axes[1].set(xlabel="state l", ylabel="rms of x_l at the start")
     at = result.data["references"]
-    for name, dashes in (("unigram", "--"), ("bigram", ":")):
-        axes[2].axhline(at[name], lw=0.8, ls=dashes, color="C6", alpha=0.6)
+    for name, words in (("unigram", "letter frequencies"), ("bigram", "pairs of letters")):
+        axes[2].axhline(at[name], lw=0.8, color="C6", alpha=0.6)
+        axes[2].annotate(words, (0.01, at[name]), xycoords=("axes fraction", "data"), xytext=(0, -3), fontsize=7,
+                         textcoords="offset points", va="top", alpha=0.8)  # fmt: skip
     axes[2].set(xlabel="step", ylabel="training loss (nats)", ylim=(min(at.values()) - 0.4, at["unigram"] + 1.6))

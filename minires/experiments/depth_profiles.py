@@ -69,38 +69,66 @@ def caption(result: Result) -> str:
     rows = result.data["rows"]
     deep = max(row["sublayers"] for row in rows)
     told = [
-        f"{r['recipe']} {r['gradient first/last']:.1e}" if r["finite"] and r["gradient first/last"] is not None
+        f"{r['recipe']} {r['gradient first/last']:.2g}" if r["finite"] and r["gradient first/last"] is not None
         else f"{r['recipe']} leaves float32"
         for r in rows if r["sublayers"] == deep
     ]  # fmt: skip
     return (
-        f"Before training, d = {result.settings['d']}. Above: ‖∂L/∂F_k‖ relative to the last one; below: rms of the "
-        f"stream. The gradient at the first of {deep} sublayers, relative to the last: {', '.join(told)}."
+        f"Before training, d = {result.settings['d']}. For each rule, above: ‖∂L/∂F_k‖ relative to the last; below: "
+        f"rms of the stream; axes are the same for all. The gradient at the first of {deep} sublayers, relative to the "
+        f"last: {', '.join(told)}."
     )
 
 
 def draw(result: Result) -> Any:
-    """Columns are depths; above the gradient, below the stream."""
+    """A panel per rule, above the gradient, below the stream; a line per depth."""
     import matplotlib.pyplot as plt
 
-    cells = result.data["cells"]
-    depths = sorted({cell["sublayers"] for cell in cells})
-    figure, grid = plt.subplots(2, len(depths), figsize=(3.4 * len(depths) + 0.6, 6), sharey="row", squeeze=False)
-    for column, depth in enumerate(depths):
-        for i, cell in enumerate(c for c in cells if c["sublayers"] == depth):
-            line = dict(color=f"C{i % 6}", ls=("-", "--", ":", "-.")[i // 2 % 4], lw=1.6, label=cell["recipe"])
-            _draw_curve(grid[0][column], cell["gradient"], cell["gradient"][-1][1] if cell["gradient"] else 1, line)
-            _draw_curve(grid[1][column], cell["stream"], 1, line)
-        grid[0][column].set(title=f"{depth} sublayers", ylim=(1e-9, 1e12))
-        grid[1][column].set(xlabel="place in the stack, k / K", ylim=(1e-1, 1e6))
-    grid[0][0].set_ylabel("‖∂L/∂F_k‖ / last")
-    grid[1][0].set_ylabel("rms of x_l")
-    figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    cells, recipes = result.data["cells"], result.settings["recipes"]
+    columns = min(4, len(recipes))
+    bands = -(-len(recipes) // columns)  # rows of rules
+    figure, grid = plt.subplots(2 * bands, columns, figsize=(2.6 * columns + 0.8, 3.7 * bands + 0.6),
+                                sharex=True, squeeze=False)  # fmt: skip
+    for axes in grid.flat:
+        axes.set_visible(False)
+    for i, recipe in enumerate(recipes):
+        above, below = grid[2 * (i // columns) : 2 * (i // columns) + 2, i % columns]
+        for style, cell in zip(_lines(), (c for c in cells if c["recipe"] == recipe)):
+            _draw_curve(above, cell["gradient"], cell["gradient"][-1][1] if cell["gradient"] else 1, **style)
+            _draw_curve(below, cell["stream"], 1, **style)
+            if not cell["gradient"]:
+                text, colour = f"{cell['sublayers']}: not finite", style["color"]
+                above.text(0.96, 0.08, text, transform=above.transAxes, ha="right", fontsize=8, color=colour)
+        _label_pair(above, below, recipe, first=i % columns == 0, last=i + columns >= len(recipes))
+    handles = [plt.Line2D([], [], **style) for style, _ in zip(_lines(), result.settings["blocks"])]
+    depths = [f"{2 * n} sublayers" for n in result.settings["blocks"]]
+    figure.legend(handles, depths, loc="outside upper center", ncols=max(1, len(depths)))
     return figure
 
 
-def _draw_curve(axes: Any, points: list, unit: float, line: dict) -> None:
+def _lines() -> list[dict[str, Any]]:
+    """Looks of the depths, in order."""
+    from minires.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
+
+    looks = [(GREEN, ":"), (BLUE, "--"), (VERMILLION, "-"), (PURPLE, "-."), (ORANGE, (0, (5, 1))), (SKY, (0, (1, 1)))]
+    return [dict(color=colour, ls=dashes, lw=1.8) for colour, dashes in looks]
+
+
+def _label_pair(above: Any, below: Any, recipe: str, first: bool, last: bool) -> None:
+    places = {"‖∂L/∂F_k‖ / last": (above, np.arange(-8, 13, 4.0)), "rms of x_l": (below, np.arange(-1, 6, 2.0))}
+    for what, (axes, exponents) in places.items():
+        axes.set_visible(True)
+        axes.set(yscale="log", ylim=(0.3 * 10 ** exponents[0], 3 * 10 ** exponents[-1]), yticks=10**exponents)
+        axes.axhline(1, color="C6", lw=0.7, alpha=0.5)
+        axes.set_ylabel(what if first else "")
+        axes.tick_params(labelleft=first)
+    above.set_title(recipe.replace("_", " "))
+    below.set_xlabel("place in the stack, k / K" if last else "")
+    below.tick_params(labelbottom=True)
+
+
+def _draw_curve(axes: Any, points: list, unit: float, **line: Any) -> None:
     if not points or not unit:
         return
     at, values = np.array(points).T
-    axes.semilogy(at, np.where(values > 0, values / unit, np.nan), **line)
+    axes.plot(at, np.where(values > 0, values / unit, np.nan), **line)

@@ -229,16 +229,22 @@ def _range(values: Iterable[float]) -> list[float]:
 
 
 def _verdict_text(post: dict[str, Any], pre: dict[str, Any]) -> str:
-    (a, b), (c, d), (e, f) = post["total at layer 1"], pre["total at layer 1"], post["skip at layer 1"]
+    total, alone = told(post["total at layer 1"], 2), told(post["skip at layer 1"], 2)
     sizes = f" (those with branches of s_F ≤ {pre['their largest s_F']:.2g})" if pre["within 10 %"] else ""
-    never = "never below 1" if c >= 1 else "at times below 1"
+    never = "never below 1" if pre["total at layer 1"][0] >= 1 else "at times below 1"
     return (
         f"Post-Norm: {post['within 10 %']} of {post['cells']} cells come within 10 % of the article's numbers. At "
-        f"layer 1 the whole gradient is {a:.2g} to {b:.2g} of that at layer 12, not 0.0012, because the branches make "
-        f"up for what the skip path loses; the skip path alone is {e:.1e} to {f:.2g}. Pre-Norm: "
+        f"layer 1 the whole gradient is {total} of that at layer 12, not 0.0012, because the branches make "
+        f"up for what the skip path loses; the skip path alone is {alone}. Pre-Norm: "
         f"{pre['within 10 %']} of {pre['cells']} cells come within 10 %{sizes}. At layer 1 the whole gradient is "
-        f"{c:.5g} to {d:.2g}, {never}; the skip path alone is exactly 1."
+        f"{told(pre['total at layer 1'], 3)}, {never}; the skip path alone is exactly 1."
     )
+
+
+def told(span: list[float], digits: int) -> str:
+    """A range in words, or one number where both ends read the same: "0.47 to 2.3"."""
+    low, high = (f"{value:.{digits}g}" for value in span)
+    return low if low == high else f"{low} to {high}"
 
 
 # -------------------------------------------------------------------------------------------------------- showing it
@@ -250,7 +256,7 @@ def caption(result: Result) -> str:
     """What comes out, and which branch sizes the article's numbers would need."""
     data, p = result.data, _headline(result, "post_norm")
     sizes = [f"{row['branch_size']:.2f} (layer {row['layer']})" for row in data["needed_branch_size"][:2]]
-    lost = [f"{100 * low:.2g} to {100 * high:.2g} % at d = {width}" for width, (low, high) in data["removed"].items()]
+    lost = [f"{told([100 * x for x in span], 2)} % at d = {width}" for width, span in data["removed"].items()]
     article = f" The printed numbers would need branches of s_F = {' and '.join(sizes)}, not one size." if sizes else ""
     return (
         f"‖∂L/∂x‖ at each layer's output relative to the last layer, at initialisation ({p['model']}, {p['init']}, "
@@ -296,7 +302,8 @@ def _draw_panel(axes: Any, result: Result, norm: str) -> None:
     if blocks == 12:
         axes.semilogy(*zip(*ARTICLE[norm].items()), "X", color=INK, ms=9, label="printed in the article", zorder=5)
         for layer, value in list(ARTICLE[norm].items())[:2]:
-            axes.annotate(f"{value:.4f}", (layer, value), xytext=(10, -12), textcoords="offset points", fontsize=8)
+            below = (10, -12) if norm == "post_norm" else (-16, -24)
+            axes.annotate(f"{value:.4f}", (layer, value), xytext=below, textcoords="offset points", fontsize=8)
     rule = "LN(x + F(x))" if norm == "post_norm" else "x + F(LN(x))"
     axes.set(title=f"{LABELS[norm]}: x ← {rule}", xlabel="layer")
     axes.set_xticks(sorted({0, 1, *range(2, blocks, 2), blocks}))

@@ -144,9 +144,9 @@ def run(layers: int = 100, d: int = 64, size: float = 0.1, draws: int = 8, seed:
 
     layers: L. d: width. size: ‖J_l‖₂ of every layer, in (0, 1). draws: products per kind.
     """
-    if min(layers, d, draws) < 1 or not 0 < size < 1:
-        given = f"layers={layers}, d={d}, draws={draws}, size={size}"
-        raise ValueProblem("layers, d and draws must be at least 1, and size in (0, 1)", given, "Try size=0.1.")
+    if min(layers, d - 1, draws) < 1 or not 0 < size < 1:
+        must = "layers and draws must be at least 1, d at least 2 (a skew matrix of one number is 0), size in (0, 1)"
+        raise ValueProblem(must, f"layers={layers}, d={d}, draws={draws}, size={size}", "Try size=0.1 and d=8.")
     rng = np.random.default_rng(seed)
     alone = gains(jacobians("Gaussian, independent", rng, layers, d, size), rng.standard_normal(d), skip=0.0)
     studies = [study(kind, layers, d, size, draws, seed) for kind in KINDS]
@@ -164,11 +164,12 @@ def caption(result: Result) -> str:
     s, (low, high) = result.settings, result.data["bounds"]
     by_kind = {row["kind"]: row["gain"] for row in result.data["rows"]}
     calm, plain = by_kind["Gaussian, independent"], result.data["without_skip"]["gain"]
+    near = "stay near 1" if abs(np.log(calm)) < 0.3 else "do not stay at 1"
     return (
-        f"Gradient gain of {s['layers']} residual layers whose branches all have norm {s['size']:g} (d = {s['d']}). "
-        f"It can be anything from {low:.1e} to {high:.1e}: the norm of J does not decide it, the relation between the "
-        f"layers does. Independent zero-mean branches stay near 1 ({calm:.2f}). Without the skip the product is "
-        f"{plain:.0e}."
+        f"Gradient gain of {s['layers']} residual layer{'s' * (s['layers'] > 1)} whose branches all have norm "
+        f"{s['size']:g} (d = {s['d']}). It can be anything from {low:.2g} to {high:.2g} (grey): the norm of J does not "
+        f"decide it, the relation between the layers does. Curves: one product of each kind. Independent zero-mean "
+        f"branches {near} ({calm:.2f}, rms of {s['draws']}). Without the skip the product is {plain:.1g}."
     )
 
 
@@ -195,16 +196,28 @@ def _draw_scalars(axes: Any, scalars: list[dict]) -> None:
 
 
 def _draw_curves(axes: Any, result: Result) -> None:
-    from minires.style import CYCLE, INK, spread
+    from minires.style import CYCLE, INK
 
     curves, size = result.data["curves"], result.settings["size"]
-    steps = np.arange(result.settings["layers"] + 1)
+    steps, (low, high) = np.arange(result.settings["layers"] + 1), result.data["bounds"]
     axes.fill_between(steps, (1 - size) ** steps, (1 + size) ** steps, color=INK, alpha=0.08, lw=0)
-    ends = spread([np.log10(curve[-1]) for curve in curves.values()], 0.4)
-    for i, ((kind, curve), end) in enumerate(zip(curves.items(), ends)):
+    heights = [np.log(curve[-1] / low) / np.log(high / low) for curve in curves.values()]  # 0 bottom, 1 top
+    for i, ((kind, curve), height) in enumerate(zip(curves.items(), _label_heights(heights))):
         colour, dashes = CYCLE[i % len(CYCLE)], "--" if "shared" in kind else "-"
         axes.semilogy(steps, curve, color=colour, ls=dashes)
-        axes.annotate(f"{kind}: {curve[-1]:.3g}", (steps[-1], curve[-1]), xytext=(steps[-1] * 1.04, 10**end),
-                      color=colour, va="center", fontsize=8, annotation_clip=False)  # fmt: skip
+        name = kind.replace("0.1", f"{size:g}")
+        axes.annotate(f"{name}: {curve[-1]:.3g}", (1, height), xytext=(7, 0), xycoords="axes fraction",
+                      textcoords="offset points", color=colour, va="center", fontsize=8)  # fmt: skip
     axes.set(xlabel="layers passed", ylabel="gain of the gradient", title=f"A matrix I + J per layer, ‖J‖ = {size:g}")
-    axes.set_xlim(0, steps[-1])
+    axes.set(xlim=(0, steps[-1]), ylim=(low, high))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _label_heights(values: list[float], gap: float = 0.075) -> list[float]:
+    """`spread` out, and inside the axes from 0 to 1."""
+    from minires.style import spread
+
+    places, order = spread(values, gap), np.argsort(spread(values, gap))
+    for rank, i in enumerate(order):
+        places[i] = min(max(places[i], gap * rank), 1 - gap * (len(values) - 1 - rank))
+    return places

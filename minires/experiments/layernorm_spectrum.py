@@ -92,6 +92,7 @@ def caption(result: Result) -> str:
     s, rows = result.settings, result.data["rows"]
     each = "; ".join(f"s = {r['size']:g}: skip {r['skip_gain']:.2g}, all {r['total_gain']:.2f}" for r in rows)
     return (
+        f"s: size of the branch beside the stream. "
         f"Left: J_LN at one row (d = {s['spectrum_d']}, γ = 1) has two eigenvalues 0 and {s['spectrum_d'] - 2} equal "
         f"ones, 1/σ: close to 1 only beside a small branch. Right: {s['layers']} Post-Norm sublayers (d = {s['d']}). "
         f"Along the skip alone a gradient shrinks as the product of the 1/σ, about (1 + s²)^(-L/2). With the branches "

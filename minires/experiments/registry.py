@@ -186,6 +186,11 @@ register(
     "minires.experiments.composite_gain",
 )
 register(
+    "exp_error",
+    "The error of the vectorised exp over its whole range, beside NumPy's",
+    "minires.experiments.exp_error",
+)
+register(
     "roofline",
     "How near the kernels come to what one thread of a machine can do",
     "minires.experiments.roofline",

@@ -85,7 +85,7 @@ def caption(result: Result) -> str:
     s, rows = result.settings, result.data["rows"]
     told = "; ".join(
         f"{r['recipe']}: loss {r['first loss']:.2f} → {r['last loss']:.2f}, gradient at the first sublayer "
-        f"{r['gradient first/last']:.1e} times that at the last"
+        f"{r['gradient first/last']:.2g} times that at the last"
         for r in rows
     )
     return (
@@ -105,6 +105,7 @@ def draw(result: Result) -> Any:
         left.semilogy(places, np.where(values > 0, values, np.nan), **line)
         right.plot(curve["losses"], marker="o", ms=3, label=name, **line)
     left.set(xlabel="sublayer k", ylabel="‖∂L/∂F_k‖", title="Gradient before training")
-    right.set(xlabel="optimiser step", ylabel="loss on the batch (nats)", title="Ten steps")
+    title = f"{result.settings['steps']} steps on one batch"
+    right.set(xlabel="optimiser step", ylabel="loss on the batch (nats)", title=title)
     right.legend()
     return figure

@@ -10,7 +10,7 @@ Nothing here is imported by `import minires`; numba is loaded at the first kerne
     fits.py            when a twin can do a call; otherwise the NumPy function does
     ladder.py          a matrix product in seven steps; the last two are matmul.py, gemm.py and vector.py
     checks.py          what kernels ask of their arrays, as readable errors
-    exp_error.py       how exact exp is, measured and drawn
+    exp_error.py       how exact exp is, measured
     peak.py            what this machine could do at best: multiply-adds and bytes per second
     inspect.py         a learner's tools: counted traffic, wrong indices, races of parallel loops (with counting.py)
 """

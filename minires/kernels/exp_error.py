@@ -73,19 +73,3 @@ def worst(x: np.ndarray, error: np.ndarray, bins: int = 200) -> tuple[np.ndarray
     edges = np.linspace(x[0], x[-1], bins + 1, dtype=np.float64)
     starts = np.searchsorted(x, edges[:-1])
     return (edges[1:] + edges[:-1]) / 2, np.maximum.reduceat(error, np.minimum(starts, len(x) - 1))
-
-
-def draw(results: list[dict]):
-    """A figure with one panel per result of `measure_exp_error`: the worst error along the range, ours and NumPy's."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 2.6 * len(results)), layout="constrained")
-    for axes, result in zip(figure.subplots(len(results), squeeze=False)[:, 0], results):
-        for name, colour in (("numpy", "#E69F00"), ("ours", "#0072B2")):
-            axes.plot(*worst(result["x"], result[name]), color=colour, lw=1, label=name)
-        axes.axhline(0.5, color="grey", lw=0.8, ls=":")
-        top = 1.3 * max(result["ours"].max(), result["numpy"].max())
-        axes.set(ylabel="worst error (ulp)", ylim=(0, top), title=f"{result['function']}, {result['dtype']}")
-        axes.legend(loc="upper right", ncols=2)
-    axes.set_xlabel("x  (dotted: the error that rounding alone makes)")
-    return figure

@@ -101,3 +101,8 @@ def test_other_depths_have_no_article_to_compare_with():
 def test_impossible_settings_are_refused(settings, error):
     with pytest.raises(error):
         run_experiment("gradient_table", settings)
+
+
+def test_a_range_is_told_as_one_number_where_its_ends_read_the_same():
+    assert study.told([2.6482, 2.6482], 3) == study.told([2.6482, 2.6483], 3) == "2.65"
+    assert study.told([0.4696, 2.3385], 2) == "0.47 to 2.3"

@@ -84,7 +84,25 @@ def test_the_sign_trap():
     assert np.allclose(Q @ Q.T, np.eye(32))
 
 
-@pytest.mark.parametrize("settings", [{"size": 1.5}, {"layers": 0}, {"draws": 0}, {"d": -1}])
+@pytest.mark.parametrize("settings", [{"size": 1.5}, {"layers": 0}, {"draws": 0}, {"d": 1}])
 def test_impossible_settings_are_refused(settings):
     with pytest.raises(ValueProblem):
         run_experiment("jacobian_products", settings)
+
+
+def test_labels_keep_their_order_and_their_distance_and_stay_inside():
+    for values in ([0.5] * 13, [1.0] * 13, [0.0] * 5, list(np.linspace(0, 1, 13))):
+        places = study._label_heights(values)
+        assert min(places) >= 0 and max(places) <= 1
+        assert np.diff(np.sort(places)).min() > 0.0749
+
+
+@pytest.mark.parametrize("settings", [{"layers": 1, "d": 2, "draws": 1}, {"layers": 2, "d": 3, "size": 0.5}])
+def test_a_tiny_run_is_drawn_without_a_collapsed_layout(settings, recwarn):
+    from minires.style import png_bytes, style
+
+    result = run_experiment("jacobian_products", settings)
+    with style():
+        assert png_bytes(study.draw(result), "light")
+    assert not [w for w in recwarn if "layout" in str(w.message)]
+    assert "e+00" not in study.caption(result)

@@ -19,14 +19,18 @@ from minires.messages import Explained
 from minires.models import RECIPES
 from minires.residual import CONNECTIONS, Connection, register
 
-KEPT = ("residual_family", "plus_i_table", "depth_profiles", "path_lengths", "composite_gain", "sinkhorn_error")
+KEPT = (
+    "residual_family", "plus_i_table", "depth_profiles", "path_lengths", "composite_gain", "sinkhorn_error",
+    "exp_error",
+)  # fmt: skip
 SMALL = {
     "residual_family": dict(rules=("pre_norm", "mhc", "parallel", "denseformer", "plain", "residual_dual")),
-    "plus_i_table": dict(rules=("pre_norm", "post_norm", "plain"), blocks=2, d=8, length=3),
+    "plus_i_table": dict(rules=("pre_norm", "post_norm", "plain", "residual_dual"), blocks=2, d=8, length=3),
     "depth_profiles": dict(recipes=("pre_norm", "residual"), blocks=(1, 3), d=8, length=4),
     "path_lengths": dict(recipes=("pre_norm", "rezero"), blocks=2, d=8, length=4),
     "composite_gain": dict(recipes=("hyper_connections", "mhc"), sizes=(0.1,), blocks=3, steps=2, train_blocks=1, d=8),
     "sinkhorn_error": dict(points=4, draws=50, steps=(5, 20)),
+    "exp_error": dict(functions=("exp", "tanh"), n=5000, bins=20),
 }
 
 
@@ -52,7 +56,8 @@ def test_small_runs_are_repeatable_drawn_and_told(name):
 
 @pytest.mark.parametrize("name", KEPT)
 def test_impossible_settings_are_explained(name):
-    wrong = {"residual_family": {"d": 1}, "plus_i_table": {"rules": ("pre_nrom",)}, "sinkhorn_error": {"draws": 1}}
+    wrong = {"residual_family": {"d": 1}, "plus_i_table": {"rules": ("pre_nrom",)}, "sinkhorn_error": {"draws": 1},
+             "exp_error": {"functions": ("exq",)}}  # fmt: skip
     with pytest.raises(Explained):
         run_experiment(name, wrong.get(name, {"d": 0}))
 
@@ -74,13 +79,51 @@ def test_norms_are_found_where_they_stand(name, before, after, behind_sum):
     assert [found["norm before F"], found["norm after F"], found["norm after the sum"]] == [before, after, behind_sum]
 
 
-def test_skips_branches_and_copies_are_found():
-    assert marks("plain")["skip"] == 0 and marks("rezero")["branch"] == 0
-    assert np.isclose(marks("layerscale")["branch"], 0.1) and np.isclose(marks("inverse_sqrt_depth")["branch"], 0.5)
-    assert np.isclose(marks("pre_norm")["skip"], 1, atol=1e-6) and 0.6 < marks("post_norm")["skip"] < 0.8
+def test_factors_on_skip_branch_and_reading_are_found():
+    assert marks("plain")["skip"] == marks("none")["skip"] == 0 == marks("rezero")["branch"]
+    assert np.isclose(marks("layerscale")["branch"], 0.1) and np.isclose(marks("inverse_sqrt_depth")["branch"], 1 / 4)
+    assert np.isclose(marks("pre_norm")["skip"], 1, atol=1e-6) and np.isclose(marks("post_norm")["skip"], 1, atol=1e-4)
+    assert np.isclose(marks("layernorm_scaling")["read"], 0.5**0.5, rtol=1e-3) and marks("pre_norm")["read"] > 0.999
+
+
+def test_the_louder_skips_have_the_weights_of_their_equations():
+    """DeepNorm: α = (2N)^¼. Admin: ω² is the variance of the input and of the branches before, each about 1."""
+    assert np.isclose(marks("deepnorm")["skip"], (2 * residual_family.BLOCKS) ** 0.25, rtol=1e-4)
+    assert np.isclose(marks("admin")["skip"], (1 + residual_family.AT) ** 0.5, rtol=0.05)
+
+
+def test_the_highways_gate_is_that_of_its_docstring():
+    found = marks("highway")
+    assert np.isclose(found["branch"], 0.12, atol=0.02) and np.isclose(found["skip"] + found["branch"], 1, atol=0.01)
+
+
+def test_copies_second_streams_and_kept_outputs_are_found():
     assert marks("mhc")["copies"] == marks("hyper_connections")["copies"] == 4
-    assert marks("denseformer")["grows"] and not marks("residual_dual")["grows"]
-    assert marks("residual_dual")["tensors"] == 2 and marks("parallel")["arity"] == 2
+    keys = ("carries more", "F reads it", "the next x reads it", "makes a new one")
+    expected = {
+        "residual_dual": [True, False, False, False], "denseformer": [True, False, True, True],
+        "attention_residuals": [True, True, True, True], "block_attention_residuals": [True, True, True, False],
+    }  # fmt: skip
+    assert {name: [marks(name)[key] for key in keys] for name in expected} == expected
+    assert marks("parallel")["arity"] == 2
+
+
+def test_norms_at_the_ends_are_found():
+    assert marks("peri_ln")["norm at the start"] and not marks("sandwich")["norm at the start"]
+    with_one = {name: marks(name)["norm at the end"] for name in ("pre_norm", "residual_dual", "post_norm", "rezero")}
+    assert with_one == {"pre_norm": True, "residual_dual": True, "post_norm": False, "rezero": False}
+
+
+def test_no_two_rules_are_drawn_alike():
+    """Every pair differs in a measured mark or in the names of its factors; the equation below does not count."""
+    rows = load_result(figures_folder() / "residual_family.json").data["rows"]
+    told = set()
+    for row in rows:
+        numbers = [f"{row[key]:.2g}" for key in ("skip", "branch", "read")]
+        marks = [value for key, value in row.items() if isinstance(value, bool)]
+        names = residual_family.NAMES.get(row["rule"], {})
+        told.add(str([numbers, marks, row["copies"], row["arity"], sorted(names.items())]))
+    assert len(told) == len(rows)
 
 
 def test_a_rule_from_a_file_of_ones_own_joins_the_family_when_asked(monkeypatch):
@@ -114,6 +157,7 @@ def test_the_identity_is_kept_where_the_formula_has_it_alone():
         alone = row["∂x_{l+1}/∂x_l"].startswith("I +")
         if alone:
             assert row["skip, smallest"] == row["skip, largest"] == 1, name
+    assert kept["residual_dual, d"]["skip, smallest"] == 1 > kept["residual_dual"]["skip, largest"]
     assert kept["plain"]["skip, largest"] == 0 and kept["rezero"]["whole, rms"] == 1
     for name in ("post_norm", "deepnorm", "admin"):  # J_LN removes the direction of ones
         assert kept[name]["skip, smallest"] < 1e-9 and kept[name]["skip, median"] < 1
@@ -153,6 +197,12 @@ def test_the_kept_paths_are_shorter_than_most_paths():
     assert means["deepnorm"] < means["pre_norm"] < means["post_norm"] < 12
     assert all(np.isclose(sum(study["shares"]), 1) for study in data["studies"])
     assert path_lengths.caption(load_result(figures_folder() / "path_lengths.json")).count("mean") == len(means)
+
+
+def test_the_kept_errors_of_exp():
+    rows = {row["dtype"]: row for row in load_result(figures_folder() / "exp_error.json").data["rows"]}
+    assert set(rows) == {"float32", "float64"}
+    assert all(0.5 < row["ours worst (ulp)"] < 1.25 and row["ours nearest"] > 0.9 for row in rows.values())
 
 
 def test_free_matrices_amplify_and_doubly_stochastic_ones_do_not():
