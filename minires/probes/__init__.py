@@ -20,7 +20,7 @@ from minires.probes.gradient import (
 )
 from minires.probes.graph import draw_graph
 from minires.probes.heads import HeadPatterns, attention_maps, head_outputs, head_patterns
-from minires.probes.lens import Lens, logit_lens
+from minires.probes.lens import Lens, TunedLens, logit_lens, tuned_lens
 from minires.probes.lesion import Damage, Lesions, Pruning, delete_random, kendall_tau, lesions, prune, shuffle
 from minires.probes.paths import Paths, SampledPaths, path_gradients, sampled_paths
 from minires.probes.quantize import Quantization, quantization, rounded
@@ -44,12 +44,12 @@ from minires.probes.wiring import wiring, wiring_of
 __all__ = [
     "Ablation", "Attribution", "Collapse", "ComposedNorms", "Composite", "Composition", "Contribution", "Damage",
     "Decomposition", "Fault", "GradientFlow", "Growth", "HeadPatterns", "Lens", "Lesions", "MemoryNeurons", "Pass",
-    "Paths", "Pruning", "Quantization", "SampledPaths", "Similarity", "Spectrum", "Update", "Wiring", "ablation",
-    "activation_growth", "amplification", "attention_maps", "composed_norms", "composite_gain", "composite_of",
-    "composition_scores", "contribution", "delete_random", "draw_graph", "expected_update", "forward",
+    "Paths", "Pruning", "Quantization", "SampledPaths", "Similarity", "Spectrum", "TunedLens", "Update", "Wiring",
+    "ablation", "activation_growth", "amplification", "attention_maps", "composed_norms", "composite_gain",
+    "composite_of", "composition_scores", "contribution", "delete_random", "draw_graph", "expected_update", "forward",
     "gradient_flow", "head_outputs", "head_patterns", "inverse_size_product", "jacobian_spectrum", "kendall_tau",
     "layernorm_jacobian", "lesions", "logit_attribution", "logit_lens", "memory_neurons", "mixing_matrices",
     "path_gradients", "prune", "quantization", "rank_collapse", "rearranged", "record", "rounded", "sampled_paths",
-    "shuffle", "similarity", "skip_branch_decomposition", "skip_path_product", "state_gradients", "update_size",
-    "virtual_weight", "wiring", "wiring_of",
+    "shuffle", "similarity", "skip_branch_decomposition", "skip_path_product", "state_gradients",
+    "tuned_lens", "update_size", "virtual_weight", "wiring", "wiring_of",
 ]  # fmt: skip
