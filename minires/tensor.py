@@ -29,6 +29,7 @@ import numpy as np
 from minires.messages import DtypeError, Explained, GraphError, ShapeError, at_edge, shown
 
 _clock = itertools.count(1)  # numbers nodes as they are made, and in-place writes as they happen
+_ARRAY, _add = np.ndarray, np.add  # Python looks a dotted name up at every use
 _FREED = object()  # stands in `Node.saved` once a backward pass has used the node up
 
 
@@ -60,17 +61,13 @@ class Node:
 
     __slots__ = ("dtype", "grad", "keeps_grad", "name", "op", "order", "parents", "saved", "shape", "watched")
 
-    def __init__(self, op: Op | None, parents: tuple[Node | None, ...], saved: Any, shape: tuple, dtype: np.dtype):
-        self.op, self.parents, self.saved, self.shape, self.dtype = op, parents, saved, shape, dtype
+    def __init__(self, op: Op | None, parents: Sequence[Node | None], saved: Any, like: np.ndarray, watched: Any = ()):
+        self.op, self.parents, self.saved, self.shape, self.dtype = op, parents, saved, like.shape, like.dtype
+        self.watched: Sequence[list[int]] = watched  # the `written` of every array that `saved` relies on
         self.order = next(_clock)
         self.grad: np.ndarray | None = None
         self.keeps_grad = op is None
         self.name: str | None = None
-        self.watched: tuple[list[int], ...] = ()  # the `written` of every array that `saved` relies on
-
-    def free(self) -> None:
-        """Drop everything that only the backward pass needed."""
-        self.saved, self.parents, self.watched = _FREED, (), ()
 
 
 def reachable(root: Node) -> list[Node]:
@@ -108,7 +105,7 @@ def backpropagate(root: Node, seed: np.ndarray, retain_graph: bool = False) -> I
             if node.op is not None:
                 _spread(node, dy, pending, owned)
         if node.op is not None and not retain_graph:
-            node.free()
+            node.saved, node.parents, node.watched = _FREED, (), ()  # only the backward pass needed them
 
 
 def _spread(node: Node, dy: np.ndarray, pending: dict[Node, np.ndarray], owned: set[Node]) -> None:
@@ -126,21 +123,28 @@ def _spread(node: Node, dy: np.ndarray, pending: dict[Node, np.ndarray], owned: 
     for parent, gradient in zip(node.parents, gradients):
         if parent is None or gradient is None:
             continue
-        if type(gradient) is not np.ndarray:  # a NumPy scalar, which 0-d arithmetic makes
-            gradient = np.asarray(gradient)
-        if gradient.shape != parent.shape:
-            raise _wrong_gradient_shape(node, parent, gradient)
-        if gradient.dtype != parent.dtype:
-            gradient = _real(gradient, f"a gradient of {node.op.name!r}").astype(parent.dtype)  # type: ignore[union-attr]
-        if parent not in pending:
+        if type(gradient) is not _ARRAY or gradient.shape != parent.shape or gradient.dtype is not parent.dtype:
+            gradient = _checked(gradient, node, parent)
+        before = pending.get(parent)
+        if before is None:
             pending[parent] = gradient
             if gradient.base is None and gradient is not dy:
                 owned.add(parent)
         elif parent in owned:
-            np.add(pending[parent], gradient, out=pending[parent])
+            _add(before, gradient, before)
         else:
-            pending[parent] = np.asarray(np.add(pending[parent], gradient))
+            pending[parent] = np.asarray(np.add(before, gradient))
             owned.add(parent)
+
+
+def _checked(gradient: Any, node: Node, parent: Node) -> np.ndarray:
+    """A gradient as an array of its parent's dtype (0-d arithmetic makes NumPy scalars), if it has the right shape."""
+    gradient = np.asarray(gradient)
+    if gradient.shape != parent.shape:
+        raise _wrong_gradient_shape(node, parent, gradient)
+    if gradient.dtype != parent.dtype:
+        gradient = _real(gradient, f"a gradient of {node.op.name!r}").astype(parent.dtype)  # type: ignore[union-attr]
+    return gradient
 
 
 def _was_changed(node: Node) -> GraphError:
@@ -302,7 +306,17 @@ def _where_options_begin(forward: Callable, inputs: int | None) -> tuple[int, li
 
 def apply(op: Op, inputs: tuple, options: dict[str, Any]) -> Tensor:
     """Run one operation forward and, if a gradient may be asked for, put its node into the graph."""
-    arrays = [x.data if isinstance(x, Tensor) else _raw(x) for x in inputs]
+    arrays, parents, written, tracked = [], [], [], False
+    for x in inputs:
+        if isinstance(x, Tensor):
+            arrays.append(x.data)
+            parents.append(x.node)
+            written.append(x.written)
+            if x.node is not None:
+                tracked = True
+        else:
+            arrays.append(x if type(x) in _SIMPLE else _as_array(x))
+            parents.append(None)
     if options:
         options = {name: _option(op, name, x) if isinstance(x, Tensor) else x for name, x in options.items()}
     try:
@@ -311,26 +325,16 @@ def apply(op: Op, inputs: tuple, options: dict[str, Any]) -> Tensor:
         raise at_edge(error) from None
     except (ValueError, TypeError, IndexError) as error:
         raise _does_not_fit(op, arrays, error) from None
-    out = Tensor.__new__(Tensor)
-    out.data = y if type(y) is np.ndarray else np.asarray(y)
-    out.written = inputs[0].written if op.view and isinstance(inputs[0], Tensor) else [0]
+    out = _blank(Tensor)
+    out.data = y if type(y) is _ARRAY else np.asarray(y)
+    out.written = written[0] if op.view and isinstance(inputs[0], Tensor) else [0]
     out.node = None
-    if _mode.enabled:
-        parents = tuple([x.node if isinstance(x, Tensor) else None for x in inputs])
-        if any(parents):
-            out.node = _record(op, parents, saved, out, inputs)
+    if tracked and _mode.enabled:
+        watched = written if op.saves_inputs else ()
+        out.node = Node(op, parents, saved, out.data, [*watched, out.written] if op.saves_output else watched)
+        if _debug.enabled:
+            _debug.remember(out.node)
     return out
-
-
-def _record(op: Op, parents: tuple, saved: Any, out: Tensor, inputs: tuple) -> Node:
-    node = Node(op, parents, saved, out.data.shape, out.data.dtype)
-    if op.saves_inputs:
-        node.watched = tuple([x.written for x in inputs if isinstance(x, Tensor)])
-    if op.saves_output:
-        node.watched += (out.written,)
-    if _debug.enabled:
-        _debug.remember(node)
-    return node
 
 
 def _option(op: Op, name: str, x: Tensor) -> np.ndarray:
@@ -344,12 +348,8 @@ def _option(op: Op, name: str, x: Tensor) -> np.ndarray:
     return x.data
 
 
-_SIMPLE = frozenset((int, float, bool, np.ndarray, type(None)))
-
-
-def _raw(x: Any) -> Any:
-    """An input that is not a tensor: arrays, Python numbers and None as they are, sequences as arrays."""
-    return x if type(x) in _SIMPLE else _as_array(x)
+_blank = object.__new__
+_SIMPLE = frozenset((int, float, bool, _ARRAY, type(None)))  # inputs that stay as they are; others become arrays
 
 
 def _does_not_fit(op: Op, arrays: list, error: Exception) -> Explained:
@@ -462,7 +462,7 @@ class Tensor:
                     f"dtype {self.dtype}",
                     "Write `1.` instead of `1`, or convert: Tensor(np.asarray(x, np.float64), requires_grad=True).",
                 )
-            self.node = Node(None, (), None, self.shape, self.dtype)
+            self.node = Node(None, (), None, self.data)
         elif not wanted:
             if self.node is not None and self.node.op is not None:
                 raise GraphError(

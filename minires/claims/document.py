@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from minires.claims.ledger import VERDICTS, get_claims, outcomes
+from minires.claims.sections import PLACES, SECTIONS, Section
 
 # The twelve that matter first: rows that say the same thing together.
 TWELVE = (
@@ -18,37 +19,6 @@ NAMES = {  # what stands behind A0, A1, A2; the third came to us without a title
     "A1": ("《Transformer大模型学习必备：揭秘被低估的残差连接》, 2026",) * 2,
     "A2": ("an article that goes from ResNet to Hyper-Connections", "一篇从 ResNet 讲到 Hyper-Connections 的文章"),
 }
-
-# (article, English section, Chinese section, command)
-MAP = (
-    ("A0", "1.1 The trouble with depth", "1.1 深度神经网络的困境", "minires claims C01 C02 C03 C04 C05 C06"),
-    ("A0", "1.2, 1.3 ResNet, and why residuals are easier", "1.2、1.3 ResNet 与残差", "minires claims C07 C08 C09 C10"),
-    ("A0", "2.1, 2.2 Attention and its residual", "2.1、2.2 注意力与残差", "minires claims C11 C12 C13 C14 C15"),
-    ("A0", "2.3 Accumulated information", "2.3 信息累积", "minires claims C16 C17"),
-    ("A0", "3.1 Gradient flow", "3.1 梯度流分析", "minires run jacobian_products"),
-    ("A0", "3.2, 3.3 Reuse and ensembles", "3.2、3.3 特征复用与集成", "minires run plus_i"),
-    ("A0", "4.1 Pre-Norm and Post-Norm", "4.1 Pre-Norm vs Post-Norm", "minires run gradient_table"),
-    ("A0", "4.2, 4.3 Scaling and experts", "4.2、4.3 残差缩放与 MoE", "minires compare pre_norm layerscale rezero moe"),
-    ("A0", "5 Interpretability", "五、可解释性", "minires claims C32 C33 C34 C35"),
-    ("A0", "6 Frontier and compression", "六、前沿与压缩", "minires claims C36 C37 C38 C39 C40 C41"),
-    ("A0", "7 Code", "七、代码实现", "minires claims C42 C43 C44"),
-    ("A0", "8-10 Advice and history", "八至十、建议与演进", "minires claims C45 C46 C47 C48 C49"),
-    ("A1", "The shortcut", "关于抄近道的故事", "minires claims C50 C51 C52"),
-    ("A1", "What the residual does", "残差连接到底在做什么", "python lessons/01_residual_add/lesson.py"),
-    ("A1", "Two belts in a Transformer", "两条传送带", "minires claims C56 C57"),
-    ("A1", "The ceiling, and mHC", "“天花板”与 mHC", "minires claims C58 C59 C60 C61"),
-    ("A1", "Reflections", "真实的感受", "minires claims C62 C63"),
-    ("A2", "Three difficulties", "三大困境", "minires claims C64 C65 C66 C67 C68 C69"),
-    ("A2", "The core idea", "核心思想", "minires claims C70 C71 C72"),
-    ("A2", "Pre-Norm and Post-Norm, the table", "Pre-Norm 与 Post-Norm，实验数据", "minires run gradient_table"),
-    ("A2", "LayerNorm's Jacobian", "LayerNorm 的雅可比", "minires run layernorm_spectrum"),
-    ("A2", "The trade-off", "权衡", "minires claims C78 C79 C80 C81 C82"),
-    ("A2", "The residual stream", "残差流", "minires claims C83 C84 C85 C86 C87 C88 C89"),
-    ("A2", "DeepNet", "DeepNet", "minires run thousand_layers"),
-    ("A2", "Hyper-Connections", "Hyper-Connections", "minires compare pre_norm hyper_connections mhc denseformer"),
-    ("A2", "Practical guide", "实践指南", "minires claims C104 C105 C106 C107 C108"),
-    ("A2", "References", "参考文献", "minires claims C109"),
-)
 
 # How each verdict is said in a document, and the words around the tables.
 WORDS: dict[str, dict[str, Any]] = {
@@ -66,13 +36,21 @@ WORDS: dict[str, dict[str, Any]] = {
         "all": "## All claims",
         "name": "### {article}, {name}",
         "map": "## From a section to the command that reproduces it",
-        "head": "| article | section | command |",
+        "map_intro": "`minires claims` shows what was measured; add `--recompute` to measure it now.",
+        "head": "| article | section | claims | more |",
+        "line": "“{claim}” ({article}, {id}): **{verdict}**. {finding}",
+        "entry": "**{id}** ({section}) {claim} **{verdict}**",
+        "measured": "Measured: {}.",
+        "settings": "Settings: {}; {:.1f} s.",
+        "planned": "Planned: {}",
+        "source": "Source: {}.",
     },
     "zh": {
         "title": "# 三篇文章的每个论断：逐条测量",
         "intro": "很多人从三篇文章（这里称为 A0、A1、A2）学习残差连接。下面是其中每个可以检验的论断（用我们自己的"
         "话表述）和判定。能在小机器上测量的，判定由固定规则从测量值得出，可用 `minires claims 编号 --recompute` "
-        "重新测量；否则依据所列来源。说明与来源见[英文版](claims.md)。本页由 `minires claims --write-docs` 生成。",
+        "重新测量；否则依据所列来源。本页由 `minires claims --write-docs` 生成，数字与英文版来自同一次测量。"
+        "English: [claims.md](claims.md).",
         "verdicts": {
             "HOLDS": "成立",
             "COND": "有条件成立",
@@ -83,12 +61,29 @@ WORDS: dict[str, dict[str, Any]] = {
         },
         "count": "条数",
         "twelve": "## 最重要的十二条",
-        "twelve_intro": "请先读这些。测量值原样引自英文版。",
+        "twelve_intro": "请先读这些：读者最常从文章里带走的说法，以及实情。",
         "all": "## 全部论断",
         "name": "### {article}，{name}",
         "map": "## 从文章章节到复现命令",
-        "head": "| 文章 | 章节 | 命令 |",
+        "map_intro": "`minires claims` 显示测得的结果；加上 `--recompute` 就立即重新测量。",
+        "head": "| 文章 | 章节 | 论断 | 更多 |",
+        "line": "“{claim}”（{article}，{id}）：**{verdict}**。{finding}",
+        "entry": "**{id}**（{section}）{claim} **{verdict}**",
+        "measured": "测量：{}。",
+        "settings": "设置：{}；{:.1f} 秒。",
+        "planned": "计划：{}",
+        "source": "来源：{}。",
     },
+}
+
+
+# Sources that are words and not a citation.
+SOURCES_ZH = {
+    "no source in the article": "文章未给出来源",
+    "arXiv:2303.08774, which gives no architecture": "arXiv:2303.08774，其中没有给出架构",
+    "A0, section 1.1; A2, third difficulty": "A0 1.1 节；A2 第三个困境",
+    "A0, table in section 4.1; A2, Pre-Norm vs Post-Norm": "A0 4.1 节的表；A2 Pre-Norm vs Post-Norm",
+    "A0, table in section 4.1; A2, key configuration parameters": "A0 4.1 节的表；A2 关键配置参数",
 }
 
 
@@ -97,13 +92,20 @@ def document(language: str = "en") -> str:
     words, rows = WORDS[language], {row["id"]: row for row in outcomes(get_claims())}
     place = list(WORDS).index(language)
     parts = [words["title"], words["intro"], _summary(words, rows), words["twelve"], words["twelve_intro"]]
-    parts += [_group(number, [rows[i] for i in ids], language) for number, ids in enumerate(TWELVE, 1)]
-    parts += [words["map"], _map(words, place), words["all"]]
+    rows = {id: _in_chinese(row) for id, row in rows.items()} if language == "zh" else rows
+    parts += [_group(number, [rows[i] for i in ids], words) for number, ids in enumerate(TWELVE, 1)]
+    parts += [words["map"], words["map_intro"], _map(words, place), words["all"]]
     for article, names in NAMES.items():
         parts.append(words["name"].format(article=article, name=names[place]))
-        own = [row for row in rows.values() if row["article"] == article]
-        parts += [_entry(row) for row in own] if language == "en" else [_table(own)]
+        parts += [_entry(row, words) for row in rows.values() if row["article"] == article]
     return "\n\n".join(parts) + "\n"
+
+
+def _in_chinese(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with Chinese words in the place of the English ones; numbers, names and citations stay."""
+    words = {name: row[f"{name}_zh"] for name in ("claim", "finding", "measured", "plan")}
+    section, source = PLACES.get(row["section"], row["section"]), SOURCES_ZH.get(row["source"], row["source"])
+    return row | words | {"section": section, "source": source, "verdict": WORDS["zh"]["verdicts"][row["verdict"]]}
 
 
 def _summary(words: dict[str, Any], rows: dict[str, dict]) -> str:
@@ -113,32 +115,26 @@ def _summary(words: dict[str, Any], rows: dict[str, dict]) -> str:
     return "\n".join([f"| | | {words['count']} |", "|---|---|---|", *lines])
 
 
-def _group(number: int, rows: list[dict[str, Any]], language: str) -> str:
+def _group(number: int, rows: list[dict[str, Any]], words: dict[str, Any]) -> str:
     """One of the twelve: what the article says, the verdict, what was measured."""
-    line = _line if language == "en" else _line_zh
-    return "\n\n".join([f"**{number}.** {line(rows[0])}", *map(line, rows[1:])])
+    first, *rest = (_line(row, words) for row in rows)
+    return "\n\n".join([f"**{number}.** {first}", *rest])
 
 
-def _line(row: dict[str, Any]) -> str:
-    measured = f" *Measured: {row['measured']}.*" if row["measured"] else ""
-    return f"“{row['claim']}” ({row['article']}, {row['id']}): **{row['verdict']}**. {row['finding']}{measured}"
+def _line(row: dict[str, Any], words: dict[str, Any]) -> str:
+    measured = f" *{words['measured'].format(row['measured'])}*" if row["measured"] else ""
+    return words["line"].format(**row) + measured
 
 
-def _line_zh(row: dict[str, Any]) -> str:
-    verdict = WORDS["zh"]["verdicts"][row["verdict"]]
-    measured = f" 测量：{row['measured']}。" if row["measured"] else ""
-    return f"“{row['claim_zh']}”（{row['article']}，{row['id']}）：**{verdict}**。{measured}"
-
-
-def _entry(row: dict[str, Any]) -> str:
-    """One row of the full list, in English."""
-    lines = [f"**{row['id']}** ({row['section']}) {row['claim']} **{row['verdict']}**", row["finding"]]
-    lines += [f"Measured: {row['measured']}."] if row["measured"] else []
+def _entry(row: dict[str, Any], words: dict[str, Any]) -> str:
+    """One row of the full list."""
+    lines = [words["entry"].format(**row), row["finding"]]
     if row["measured"]:
         settings = "".join(f", {name} = {_shown(value)}" for name, value in row["settings"].items())
-        lines.append(f"Settings: `{row['measurement']}`{settings}; {row['seconds']:.1f} s.")
-    lines += [f"Planned: {row['plan']}"] if row["plan"] else []
-    lines += [f"Source: {row['source']}."] if row["source"] else []
+        lines.append(words["measured"].format(row["measured"]))
+        lines.append(words["settings"].format(f"`{row['measurement']}`{settings}", row["seconds"]))
+    lines += [words["planned"].format(row["plan"])] if row["plan"] else []
+    lines += [words["source"].format(row["source"])] if row["source"] else []
     return "  \n".join(lines)
 
 
@@ -146,12 +142,11 @@ def _shown(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
-    """All rows of an article in Chinese."""
-    meanings = WORDS["zh"]["verdicts"]
-    lines = [f"| {row['id']} | {row['claim_zh']} | {meanings[row['verdict']]} |" for row in rows]
-    return "\n".join(["| 编号 | 论断 | 判定 |", "|---|---|---|", *lines])
-
-
 def _map(words: dict[str, Any], place: int) -> str:
-    return "\n".join([words["head"], "|---|---|---|", *(f"| {m[0]} | {m[1 + place]} | `{m[3]}` |" for m in MAP)])
+    return "\n".join([words["head"], "|---|---|---|---|", *(_mapped(section, place) for section in SECTIONS)])
+
+
+def _mapped(section: Section, place: int) -> str:
+    claims = f"`minires claims {section.ids}`" if section.ids else section.why[place]
+    run = f"`{section.run}`" if section.run else ""
+    return f"| {section.article} | {(section.name, section.name_zh)[place]} | {claims} | {run} |"

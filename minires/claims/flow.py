@@ -78,30 +78,39 @@ def products(layers: int = 100, d: int = 64, size: float = 0.1, draws: int = 8, 
 # --------------------------------------------------------------------------------- Post-Norm and Pre-Norm compared
 
 
-@measurement(fast={"inits": ("xavier", "gpt2_scaled")})
+@measurement(fast={"inits": ("xavier", "gpt2_scaled"), "widths": (64,), "seeds": (1,)})
 def twelve_layers(
-    inits: tuple = ("xavier", "lecun", "he", "gpt2", "gpt2_scaled"), widths: tuple = (64,), seeds: tuple = (1,),
-    seed: int = 0,
+    inits: tuple = ("xavier", "lecun", "he", "gpt2", "gpt2_scaled"), widths: tuple = (32, 64, 128),
+    seeds: tuple = (3, 3, 3), seed: int = 0,
 ) -> Numbers:  # fmt: skip
     """Gradients through 12 layers, from the experiment `gradient_table`: totals and the skip path alone.
 
-    Decoder and encoder. post_1, post_6, pre_1, pre_6: lowest and highest total relative to layer 12. post_fit: cells
-    within 10 % of what the article prints. needed: the branch size that the skip path alone would need for each number.
+    Decoder and encoder. post_1, post_6, pre_1, pre_6: lowest and highest total relative to layer 12 of all networks,
+    and by model; skip: of the skip path alone, geometric means over seeds. post_fit: settings (means over seeds) within
+    10 % of what the article prints. needed: the branch size that the skip path alone would need for each number.
     """
     from minires.experiments import run_experiment
 
-    settings = dict(models=("decoder", "encoder"), inits=inits, widths=widths, seeds=seeds, seed=seed)
+    models = ("decoder", "encoder")
+    settings = dict(models=models, inits=inits, widths=widths, seeds=seeds, seed=seed)
     data = run_experiment("gradient_table", settings).data
-    found: Numbers = {"cells": data["verdict"]["post_norm"]["cells"]}
+    found: Numbers = {"cells": data["verdict"]["post_norm"]["cells"], "widths": list(widths), "seeds": min(seeds)}
     for norm in ("post", "pre"):
         cells, judged = [p for p in data["profiles"] if p["norm"] == f"{norm}_norm"], data["verdict"][f"{norm}_norm"]
-        found[f"{norm}_fit"] = judged["within 10 %"]
+        found[f"{norm}_fit"], found[f"{norm}_fit_size"] = judged["within 10 %"], judged["their largest s_F"] or 0.0
         for layer in (1, 6):
-            totals = [p["total"][layer] for p in cells]
-            found[f"{norm}_{layer}_low"], found[f"{norm}_{layer}_high"] = min(totals), max(totals)
+            found |= _span(f"{norm}_{layer}", cells, layer)
+        for model in models:
+            found |= _span(f"{norm}_{model}", [p for p in cells if p["model"] == model], 1)
         found[f"{norm}_skip_low"], found[f"{norm}_skip_high"] = (f(p["skip"][1] for p in cells) for f in (min, max))
     sizes = [row["branch_size"] for row in data["needed_branch_size"][:2]]
     return found | {"needed_1": sizes[0], "needed_6": sizes[1]}
+
+
+def _span(name: str, cells: list[dict], layer: int) -> dict[str, float]:
+    """Lowest and highest total at a layer, over all networks of these cells."""
+    return {f"{name}_low": min(p["total_low"][layer] for p in cells),
+            f"{name}_high": max(p["total_high"][layer] for p in cells)}  # fmt: skip
 
 
 @measurement(fast={"depths": (6, 24), "seeds": 1})
@@ -246,41 +255,55 @@ def _relative(a: np.ndarray, b: np.ndarray) -> float:
 # ------------------------------------------------------------------------------------------------- model updates
 
 
-@measurement(fast={"depths": (3, 9, 27), "seeds": 1})
-def updates(depths: tuple = (3, 12, 48), d: int = 32, lr: float = 1e-3, seeds: int = 2, seed: int = 0) -> Numbers:
+@measurement(fast={"depths": (3, 12, 48), "seeds": 1})
+def updates(
+    depths: tuple = (3, 12, 48, 192), d: int = 32, lr: float = 1e-3, seeds: int = 4, seed: int = 0
+) -> Numbers:  # fmt: skip
     """How far one optimiser step moves the model's output, ‖ΔF‖ = rms of the change of the stack's output, by depth.
 
-    sgd: θ - lr g. adam: θ - lr/100 sign(g), which is Adam's first step. Only the sublayers' weights move. theta: ‖Δθ‖.
-    Exponents of ‖ΔF‖ ∝ N^p; `jump`: the growth from the middle depth to the last, relative to the growth before, which
-    is 1 for a power of N (the depths form a geometric sequence) and much more for an exponential.
+    sgd: θ - lr g. adam: θ - lr/100 sign(g), which is Adam's first step. Only one group moves: the sublayers' matrices,
+    which is what DeepNet's theorem speaks of, their biases, or the norms' gains and shifts. theta: ‖Δθ‖ of the
+    matrices. Geometric means over seeds; slope: exponent p of N^p over all depths. jump: ‖ΔF‖'s growth between the last
+    two depths relative to the growth before, which is at most about 1 for a power of N (the depths form a geometric
+    sequence) and much more for an exponential.
     """
-    found: Numbers = {"depths": list(depths)}
-    for recipe in ("deepnorm", "post_norm", "pre_norm"):
-        for rule in ("sgd", "adam"):
-            cells = [[_update(recipe, n, d, rule, lr, seed + i) for i in range(seeds)] for n in depths]
-            moved, theta = np.exp(np.mean(np.log(cells), axis=1)).T
-            found[f"{recipe}_{rule}"] = moved.tolist()
-            found[f"{recipe}_{rule}_slope"] = _slope(depths, moved)
-            found[f"{recipe}_{rule}_theta_slope"] = _slope(depths, theta)
-    post, deep = found["post_norm_sgd"], found["deepnorm_sgd"]
-    return found | {
-        "jump": (post[-1] / post[-2]) / (post[-2] / post[-3]), "post_growth": post[-1] / post[0],
-        "deep_growth": deep[-1] / deep[0], "first": depths[0], "last": depths[-1],
-    }  # fmt: skip
+    found: Numbers = {"depths": list(depths), "first": depths[0], "last": depths[-1]}
+    for recipe in ("deepnorm", "post_norm"):
+        runs = [[_update(recipe, n, d, lr, seed + i) for i in range(seeds)] for n in depths]
+        for key in runs[0][0]:
+            values = np.exp([np.mean([np.log(cell[key]) for cell in cells]) for cells in runs])  # (depths,)
+            found |= {f"{recipe}_{key}": values.tolist(), f"{recipe}_{key}_slope": _slope(depths, values)}
+    post, deep = found["post_norm_sgd_matrices"], found["deepnorm_sgd_matrices"]
+    return found | {"jump": (post[-1] / post[-2]) / (post[-2] / post[-3]), "post_growth": post[-1] / post[0],
+                    "deep_growth": deep[-1] / deep[0]}  # fmt: skip
 
 
-def _update(recipe: str, blocks: int, d: int, rule: str, lr: float, seed: int) -> list[float]:
+def _update(recipe: str, blocks: int, d: int, lr: float, seed: int) -> dict[str, float]:
+    """‖ΔF‖ by optimiser and group, and ‖Δθ‖ of the matrices, all from the same point."""
     from minires.models import get_recipe
 
     options: dict[str, Any] = dict(d=d, heads=4, context=16, rng=seed, dtype=np.float64)
     model = get_recipe(recipe).build(32, blocks, **options)
     ids, targets = tokens(32, 4, 16, seed)
-    weights = [p for name, p in model.named_parameters() if name.startswith("stack.sublayers")]
-    before = model.stack(model.embed(ids)).data
-    steps = grad(model.loss(ids, targets), weights)
-    steps = [lr * g for g in steps] if rule == "sgd" else [lr / 100 * np.sign(g) for g in steps]
-    for p, step in zip(weights, steps):
-        p.data[...] -= step
+    named = [(name, p) for name, p in model.named_parameters() if name.startswith("stack")]
+    before, gradients = model.stack(model.embed(ids)).data, grad(model.loss(ids, targets), [p for _, p in named])
+    found: dict[str, float] = {}
+    for rule, step in (("sgd", lambda g: lr * g), ("adam", lambda g: lr / 100 * np.sign(g))):
+        for group in ("matrices", "biases", "norms"):
+            steps = [(p, step(g)) for (name, p), g in zip(named, gradients) if _group(name, p) == group]
+            _shift(steps, -1)
+            found[f"{rule}_{group}"] = float(np.sqrt(np.mean((model.stack(model.embed(ids)).data - before) ** 2)))
+            _shift(steps, 1)
+            if group == "matrices":
+                found[f"{rule}_theta"] = float(np.sqrt(sum(np.sum(s**2) for _, s in steps)))
+    return found
+
+
+def _group(name: str, p: Any) -> str:
+    return "norms" if "sublayers" not in name else "matrices" if p.data.ndim == 2 else "biases"
+
+
+def _shift(steps: list, sign: int) -> None:
+    for p, step in steps:
+        p.data[...] += sign * step
         p.changed()
-    moved = model.stack(model.embed(ids)).data - before
-    return [float(np.sqrt(np.mean(moved**2))), float(np.sqrt(sum(np.sum(s**2) for s in steps)))]

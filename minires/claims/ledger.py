@@ -56,9 +56,9 @@ class Rule:
 class Claim:
     """One statement of an article.
 
-    section: where it stands. claim, claim_zh: the statement in our words. expected: the verdict. finding: what is true.
-    source: where that can be read. measure: returns numbers, `tell` puts them into words, `rule` judges them; `fast`
-    are its settings for a quick look. plan: the experiment that an OPEN row waits for.
+    section: where it stands. claim: the statement in our words. expected: the verdict. finding: what is true. source:
+    where that can be read. measure: returns numbers, `tell` puts them into words, `rule` judges them. plan: the
+    experiment that an OPEN row waits for. Names in _zh: the same in Chinese; `tell_zh` shows the same numbers.
     """
 
     id: str
@@ -68,11 +68,14 @@ class Claim:
     claim_zh: str
     expected: str
     finding: str
+    finding_zh: str
     source: str = ""
     measure: Callable[..., Numbers] | None = None
     tell: str = ""
+    tell_zh: str = ""
     rule: Rule | None = None
     plan: str = ""
+    plan_zh: str = ""
 
 
 CLAIMS: dict[str, Claim] = {}
@@ -81,7 +84,7 @@ CLAIMS: dict[str, Claim] = {}
 def add(claim: Claim) -> Claim:
     """Add a row. Raises ValueProblem for an id that is taken, an unknown verdict, or a row that has no grounds."""
     grounds = claim.source or claim.measure or claim.plan
-    whole = (claim.measure is None) == (claim.rule is None) == (not claim.tell)
+    whole = len({bool(part) for part in (claim.measure, claim.rule, claim.tell, claim.tell_zh)}) == 1
     if claim.id in CLAIMS or claim.expected not in VERDICTS or not grounds or not whole:
         raise ValueProblem(
             "a claim has a new id, a known verdict, and a source, a plan, or a measurement with rule and words",
@@ -117,35 +120,40 @@ class Measurement:
     versions: dict[str, str] = field(default_factory=versions)
 
 
-def measurement(fast: Mapping[str, Any] | None = None, trains: bool = False) -> Callable[[Callable], Callable]:
-    """Decorator: a function of settings that returns numbers. fast: settings for a quick look. trains: it trains."""
+def measurement(
+    fast: Mapping[str, Any] | None = None, trains: bool = False, kernels: bool = False
+) -> Callable[[Callable], Callable]:
+    """Decorator: a function of settings that returns numbers. fast: settings for a quick look. trains: it trains.
+
+    kernels: on the numba backend where there is one. Without it on NumPy: most models here are so small that compiling
+    kernels would take longer than all the rest.
+    """
 
     def mark(function: Callable[..., Numbers]) -> Callable[..., Numbers]:
-        function.fast, function.trains = dict(fast or {}), trains  # type: ignore[attr-defined]
+        function.fast, function.trains, function.kernels = dict(fast or {}), trains, kernels  # type: ignore
         return function
 
     return mark
 
 
 def perform(function: Callable[..., Numbers], fast: bool = False) -> Measurement:
-    """Run one measurement with its own settings, or its fast ones."""
+    """Run one measurement with its own settings, or its fast ones, on one thread."""
+    from minires.commands.setup import machine
+
     chosen = {name: p.default for name, p in inspect.signature(function).parameters.items()}
     chosen |= function.fast if fast else {}  # type: ignore[attr-defined]
     began = time.perf_counter()
-    numbers = plain(function(**chosen))
+    with machine(None if function.kernels else "numpy", 1):  # type: ignore[attr-defined]
+        numbers = plain(function(**chosen))
     return Measurement(function.__name__, plain(chosen), numbers, round(time.perf_counter() - began, 3))
 
 
 def perform_all(claims: Iterable[Claim], fast: bool = False, progress: bool = True) -> dict[str, Measurement]:
-    """Every measurement that the rows need, once each, by name.
-
-    On the NumPy backend: most models here are so small that compiling kernels would take longer than all the rest.
-    """
+    """Every measurement that the rows need, once each, by name."""
     from minires import ui
-    from minires.commands.setup import machine
 
     functions = {c.measure.__name__: c.measure for c in claims if c.measure}
-    with machine("numpy", 1), ui.progress(len(functions), "measurements", enabled=progress) as bar:
+    with ui.progress(len(functions), "measurements", enabled=progress) as bar:
         found = {}
         for name, function in functions.items():
             found[name] = perform(function, fast)
@@ -164,8 +172,9 @@ def outcome(claim: Claim, found: Mapping[str, Measurement]) -> dict[str, Any]:
     row: dict[str, Any] = {
         "id": claim.id, "claim": claim.claim, "claim_zh": claim.claim_zh, "article": claim.article,
         "section": claim.section, "verdict": claim.expected, "expected": claim.expected, "measured": None,
-        "finding": claim.finding, "source": claim.source, "plan": claim.plan, "measurement": None, "settings": {},
-        "seed": None, "numbers": {}, "seconds": 0.0,
+        "measured_zh": None, "finding": claim.finding, "finding_zh": claim.finding_zh, "source": claim.source,
+        "plan": claim.plan, "plan_zh": claim.plan_zh, "measurement": None, "settings": {}, "seed": None, "numbers": {},
+        "seconds": 0.0,
     }  # fmt: skip
     if claim.measure is None or claim.rule is None:
         return row
@@ -174,7 +183,8 @@ def outcome(claim: Claim, found: Mapping[str, Measurement]) -> dict[str, Any]:
         hint = "Measure it: `minires claims --recompute`."
         raise FileProblem("every measured claim must have kept numbers", f"{claim.id} without any", hint)
     return row | {
-        "verdict": claim.rule(m.numbers), "measured": told(claim.tell, m.numbers), "measurement": m.name,
+        "verdict": claim.rule(m.numbers), "measured": told(claim.tell, m.numbers),
+        "measured_zh": told(claim.tell_zh, m.numbers), "measurement": m.name,
         "settings": m.settings, "seed": m.settings.get("seed"), "numbers": m.numbers, "seconds": m.seconds,
     }  # fmt: skip
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from minires import ops
-from minires.claims.flow import decoder
+from minires.claims.flow import decoder, tokens
 from minires.claims.ledger import Numbers, measurement
 from minires.models import DecoderLM, DeepMLP, get_recipe
 from minires.nn import Context
 from minires.ops.sinkhorn import sinkhorn_forward
+from minires.probes import logit_attribution
 from minires.probes.gradient import record
 from minires.tensor import Tensor, grad, no_grad
 
@@ -37,9 +38,11 @@ def relative(a: np.ndarray, b: np.ndarray) -> float:
 def unrolled_sum(blocks: int = 6, seed: int = 0) -> Numbers:
     """x_K against x_0 + Σ F_k, for three rules: relative difference.
 
-    For Pre-Norm also cos_input, between x_0 and x_K, and middle: x_K minus the later writes against the middle state.
+    For Pre-Norm also cos_input, between x_0 and x_K, and middle: x_K minus the later writes against the middle state;
+    logit_64, logit_32: a logit against the sum of its parts (direct logit attribution, the final norm's scale frozen),
+    largest difference relative to the largest logit, for a model in float64 and in float32.
     """
-    found: Numbers = {"blocks": blocks}
+    found: Numbers = {"blocks": blocks} | {f"logit_{bits}": logit_error(blocks, bits, seed) for bits in (64, 32)}
     for name in ("residual", "pre_norm", "post_norm"):
         model, ids, _ = decoder(name, blocks, seed=seed)
         states, branches = record(model, ids)
@@ -48,6 +51,12 @@ def unrolled_sum(blocks: int = 6, seed: int = 0) -> Numbers:
             found["cos_input"] = cosine(states[0], states[-1])
             found["middle"] = relative(states[-1] - sum(branches[blocks:]), states[blocks])
     return found
+
+
+def logit_error(blocks: int, bits: int, seed: int) -> float:
+    model = DecoderLM(32, 32, 4, blocks, 16, init="xavier", rng=seed, dtype=np.dtype(f"float{bits}"))
+    found = logit_attribution(model, *tokens(32, 4, 16, seed), heads=True)
+    return float(found.error / np.abs(found.logit).max())
 
 
 @measurement()
@@ -119,21 +128,27 @@ def branch_sizes(blocks: int = 4, seed: int = 0) -> Numbers:
     return found
 
 
-@measurement()
-def norm_spectrum(d: int = 64, layers: int = 24, seed: int = 0) -> Numbers:
+@measurement(fast={"rows": 64, "stacks": 2})
+def norm_spectrum(d: int = 64, layers: int = 24, rows: int = 1000, stacks: int = 8, seed: int = 0) -> Numbers:
     """Eigenvalues of LayerNorm's Jacobian at x + F by the size s of F, and what `layers` of them do to a gradient.
 
-    From the experiment `layernorm_spectrum`: along the skip alone, and in all.
+    From the experiment `layernorm_spectrum`. value, spread: mean and standard deviation of 1/σ over `rows` random
+    vectors; zeros: how many eigenvalues are 0 (fewest, most); law: 1/√(1 + s²). skip, total: size of a gradient behind
+    the layers, along the skip alone and in all, mean over `stacks` stacks of random weights, and spread of the total.
     """
     from minires.experiments.layernorm_spectrum import post_norm_stack, spectrum
 
     rng = np.random.default_rng(seed)
-    found: Numbers = {"layers": layers}
+    found: Numbers = {"d": d, "layers": layers, "rows": rows, "stacks": stacks}
     for key, s in (("small", 0.05), ("unit", 1.0)):
-        values = np.abs(spectrum(s, d, rng))
-        sizes = post_norm_stack(s, layers, 256, 32, rng)
-        found |= {f"{key}_zero": int((values < 1e-3).sum()), f"{key}_value": float(np.median(values)),
-                  f"{key}_skip": sizes["skip"][-1], f"{key}_total": sizes["total"][-1]}  # fmt: skip
+        values = np.array([spectrum(s, d, rng) for _ in range(rows)])  # (rows, d), ascending
+        zeros = (np.abs(values) < 1e-3).sum(1)
+        sizes = [post_norm_stack(s, layers, 256, 32, rng) for _ in range(stacks)]
+        skip, total = ([size[name][-1] for size in sizes] for name in ("skip", "total"))
+        found |= {f"{key}_value": float(values[:, -1].mean()), f"{key}_spread": float(values[:, -1].std()),
+                  f"{key}_zeros": [int(zeros.min()), int(zeros.max())], f"{key}_law": (1 + s * s) ** -0.5,
+                  f"{key}_skip": float(np.mean(skip)), f"{key}_total": float(np.mean(total)),
+                  f"{key}_total_spread": float(np.std(total))}  # fmt: skip
     return found
 
 
@@ -176,28 +191,31 @@ def _by_heads(attention: Any, h: np.ndarray, heads: int) -> np.ndarray:
 def printed_blocks(seed: int = 0) -> Numbers:
     """One block of ours against what the articles print, relative differences of the outputs.
 
-    post: LN(x + A(x)), then LN(x + M(x)). pre: x + A(LN x), then x + M(LN x). diagram: "x + Attention(x) + FFN(x)"
+    post: LN(x + A(x)), then LN(x + M(x)). ffn: the same with M written out, Linear(ReLU(Linear(x))). pre: x + A(LN x),
+    then x + M(LN x). diagram: "x + Attention(x) + FFN(x)"
     against the sequential Pre-Norm block, parallel: against the sequential block without norms.
     layerscale: the printed formula x + γ₁A(x) + γ₂F(x) against LayerScale; code: the printed code against LayerScale.
     """
     found: Numbers = {}
     for name in ("post_norm", "pre_norm", "residual", "layerscale"):
-        model, ids, _ = decoder(name, 1, seed=seed)
+        model, ids, _ = decoder(name, 1, seed=seed, activation="relu")
         A, M = model.stack.sublayers
         states, _ = record(model, ids)
         x, y = Tensor(states[0]), states[-1]
         found |= {f"{name}.{key}": relative(value.data, y) for key, value in _printed(x, A, M).items()}
-    wanted = {"post": "post_norm.post", "pre": "pre_norm.pre", "diagram": "pre_norm.sum", "parallel": "residual.sum",
-              "layerscale": "layerscale.scaled_sum", "code": "layerscale.scaled_pre"}  # fmt: skip
-    return {key: found[name] for key, name in wanted.items()}
+    wanted = {"post": "post_norm.post", "ffn": "post_norm.ffn", "pre": "pre_norm.pre", "diagram": "pre_norm.sum",
+              "parallel": "residual.sum", "layerscale": "layerscale.scaled_sum",
+              "code": "layerscale.scaled_pre"}  # fmt: skip
+    return {key: found[name] for key, name in wanted.items()} | {"gain": _layerscale_gain()}
 
 
 def _printed(x: Tensor, A: Any, M: Any) -> dict[str, Tensor]:
-    """The articles' formulas for one block. The gain 1e-4 is the one our LayerScale starts with."""
+    """The articles' formulas for one block. The gain is the one our LayerScale starts with."""
     norm, gain = ops.layernorm, _layerscale_gain()
     post, pre, scaled = norm(x + A(x)), x + A(norm(x)), x + gain * A(norm(x))
+    by_hand = ops.relu(post @ M.in_weight + M.in_bias) @ M.out_weight + M.out_bias
     return {
-        "post": norm(post + M(post)), "pre": pre + M(norm(pre)), "sum": x + A(x) + M(x),
+        "post": norm(post + M(post)), "ffn": norm(post + by_hand), "pre": pre + M(norm(pre)), "sum": x + A(x) + M(x),
         "scaled_sum": x + gain * A(x) + gain * M(x), "scaled_pre": scaled + gain * M(norm(scaled)),
     }  # fmt: skip
 
@@ -339,7 +357,8 @@ def virtual_weights(d: int = 16, seed: int = 0) -> Numbers:
 def deepnorm_step(blocks: int = 24, seed: int = 0) -> Numbers:
     """How near a layer is to the identity: cos(x_k, x_{k+1}) for DeepNorm and Post-Norm, and skip against branch.
 
-    ratio: rms(F) / (α rms(x)), with α = 1 in Post-Norm. Means over sublayers.
+    ratio: rms(F) / (α rms(x)), with α = 1 in Post-Norm. Means over sublayers; lowest: the smallest cos. formula:
+    DeepNorm's step against LN(αx + F(x)), largest relative difference.
     """
     found: Numbers = {"blocks": blocks}
     for name in ("deepnorm", "post_norm"):
@@ -347,8 +366,11 @@ def deepnorm_step(blocks: int = 24, seed: int = 0) -> Numbers:
         states, branches = record(model, np.random.default_rng(seed).integers(0, 32, (2, 16)))
         alpha = getattr(model.stack.connection, "alpha", 1.0)
         shares = [rms(f) / (alpha * rms(x)) for x, f in zip(states, branches)]
-        found |= {f"{name}_cos": float(np.mean([cosine(a, b) for a, b in itertools.pairwise(states)])),
-                  f"{name}_ratio": float(np.mean(shares))}  # fmt: skip
+        near = [cosine(a, b) for a, b in itertools.pairwise(states)]
+        printed = [ops.layernorm(Tensor(alpha * x + f)).data for x, f in zip(states, branches)]
+        found |= {f"{name}_cos": float(np.mean(near)), f"{name}_lowest": min(near),
+                  f"{name}_ratio": float(np.mean(shares)), f"{name}_alpha": float(alpha),
+                  f"{name}_formula": max(map(relative, printed, states[1:]))}  # fmt: skip
     return found
 
 
@@ -379,8 +401,9 @@ def sinkhorn_error(n: int = 4, steps: int = 20, draws: int = 1000, seed: int = 0
 def mixing_products(layers: int = 60, n: int = 4, draws: int = 20, seed: int = 0) -> Numbers:
     """Products of `layers` mixing matrices: free ones near I (Hyper-Connections), and doubly stochastic ones (mHC).
 
-    free, safe: gain of the product C, max_i |Σ_j C_ij| (median and largest over the draws). second: its second singular value; 0 means that all copies of
-    the stream have become their average. expansion: the largest norm of one factor. mean: change of the average.
+    free, safe: gain of the product C, max_i |Σ_j C_ij| (median and largest over the draws). second: its second singular
+    value; 0 means that all copies of the stream have become their average. expansion: the largest norm of one factor.
+    mean: change of the average.
     """
     rng = np.random.default_rng(seed)
     free, safe, second, single, mean = [], [], [], [], []

@@ -61,7 +61,7 @@ def errors(model: Any, data: Any, ctx: Context | None = None) -> tuple[float, fl
     return float(wrong[0].mean()), float(wrong[1].mean())
 
 
-@measurement(fast={"depths": (8, 56), "epochs": 6, "seeds": 1}, trains=True)
+@measurement(fast={"depths": (8, 20, 56), "epochs": 6, "seeds": 1}, trains=True)
 def degradation(depths: tuple = (8, 20, 32, 56), epochs: int = 20, seeds: int = 3, seed: int = 0) -> Numbers:
     """Errors of plain He-initialised nets on the digits by depth, means over seeds; and three nets beside the deepest.
 
@@ -110,9 +110,10 @@ def copied_layers(depth: int = 56, extra: int = 48, seed: int = 0) -> Numbers:
 def lesions(depth: int = 56, plain_depth: int = 20, epochs: int = 20, seed: int = 0) -> Numbers:
     """Leave out one block of a trained net, and several: error on the test images, residual beside plain.
 
-    one: mean and worst over all blocks. several: error by how many random blocks are left out. plain: the same for a
-    plain net, where a block that is left out is replaced by the identity. ratio: ‖F‖/‖x‖ of the residual net's blocks;
-    start_ratio: their median before training.
+    one: mean and worst over all blocks. several: mean error by how many random blocks are left out, up to all of them.
+    cut: mean error when one block keeps its branch and loses its skip. plain: a plain net, where a block that is left
+    out is replaced by the identity. ratio: ‖F‖/‖x‖ of the residual net's blocks; start_ratio: their median before
+    training.
     """
     data = digits(seed)
     residual = digit_net("residual", depth, seed)
@@ -125,12 +126,14 @@ def lesions(depth: int = 56, plain_depth: int = 20, epochs: int = 20, seed: int 
         found |= {f"{name}_error": errors(net, data)[1], f"{name}_one": float(np.mean(single)),
                   f"{name}_worst": max(single)}  # fmt: skip
     rng = np.random.default_rng([seed, 4])
-    counts = [1, 2, 4, 8]
     blocks = len(residual.stack.sites)
-    several = [np.mean([_error_without(residual, data, rng.permutation(blocks)[:k]) for _ in range(4)]) for k in counts]
+    counts = [1, 2, 4, 8, 16, blocks]
+    several = [np.mean([_error_without(residual, data, rng.permutation(blocks)[:k]) for _ in range(8)]) for k in counts]
+    cut = [_error_cut(residual, data, k) for k in range(blocks)]
     ratios = _ratios(residual, data.x_test)
-    return found | {"counts": counts, "several": several, "largest_ratio": max(ratios), "eighth": several[-1],
-                    "median_ratio": float(np.median(ratios)), "start_ratio": start}  # fmt: skip
+    return found | {"blocks": blocks, "counts": counts, "several": several, "largest_ratio": max(ratios),
+                    "cut": float(np.mean(cut)), "cut_best": min(cut), "median_ratio": float(np.median(ratios)),
+                    "start_ratio": start}  # fmt: skip
 
 
 def _ratios(net: DeepMLP, x: np.ndarray) -> list[float]:
@@ -150,26 +153,37 @@ def _error_without(net: DeepMLP, data: Any, left_out: Any) -> float:
     return errors(net, data, Context(wrap=wrap))[1]
 
 
+def _error_cut(net: DeepMLP, data: Any, k: int) -> float:
+    """Test error if sublayer k's branch replaces the stream: x ← s F(x) in the place of x + s F(x), s = 1/√K."""
+    root = len(net.stack.sites) ** 0.5
+
+    def wrap(site: Any, F: Any) -> Any:
+        return F if site.k != k else (lambda h: F(h) - h * root)
+
+    return errors(net, data, Context(wrap=wrap))[1]
+
+
 # ------------------------------------------------------------------------------------------ fitting the identity
 
 
-@measurement(fast={"steps": 300}, trains=True)
-def identity_fit(layers: tuple = (2, 4, 8), d: int = 16, steps: int = 400, seed: int = 0) -> Numbers:
+@measurement(fast={"steps": 300, "seeds": 1}, trains=True, kernels=True)
+def identity_fit(
+    layers: tuple = (2, 4, 8), d: int = 16, steps: int = 400, seeds: int = 3, seed: int = 0
+) -> Numbers:  # fmt: skip
     """Fit H(x) = x by ReLU layers, with a skip around them and without: mean square error before and after Adam.
 
     Layers are 2d wide inside, which is what ReLUs need to hand on both signs. He init, and small init (std 0.02).
-    linear: how far a plain net of linear layers that starts at the identity is from it.
+    Geometric means over seeds.
     """
-    found: Numbers = {"layers": list(layers), "steps": steps}
+    found: Numbers = {"layers": list(layers), "steps": steps, "seeds": seeds}
+    runs = range(seed, seed + seeds)
     for name, skip, scale in (("plain", False, None), ("residual", True, None), ("residual_small", True, 0.02)):
-        cells = [_fit_identity(n, d, skip, scale, steps, seed) for n in layers]
-        found |= {f"{name}_before": [c[0] for c in cells], f"{name}_after": [c[1] for c in cells]}
-    eye = np.eye(d) @ np.eye(d)
+        cells = [[_fit_identity(n, d, skip, scale, steps, s) for s in runs] for n in layers]
+        before, after = np.exp(np.mean(np.log(cells), axis=1)).T  # (layers,) each
+        found |= {f"{name}_before": before.tolist(), f"{name}_after": after.tolist()}
     return found | {"shallow_plain": found["plain_after"][0], "deep_plain": found["plain_after"][-1],
-                    "deep_small": found["residual_small_before"][-1], "he_before": found["residual_before"][0],
-                    "small_before": found["residual_small_before"][0], "linear": float(np.abs(eye - np.eye(d)).max()),
-                    "shallow_residual": found["residual_after"][0], "deep_residual": found["residual_after"][-1],
-                    "deepest": layers[-1]}  # fmt: skip
+                    "he_before": found["residual_before"][0], "small_before": found["residual_small_before"][0],
+                    "deep_residual": found["residual_after"][-1], "deepest": layers[-1]}  # fmt: skip
 
 
 def _fit_identity(layers: int, d: int, skip: bool, scale: float | None, steps: int, seed: int) -> tuple[float, float]:
@@ -258,25 +272,59 @@ def warm_up(blocks: int = 6, steps: int = 200, lr: float = 6e-3, d: int = 32, se
     return found
 
 
-@measurement(trains=True)
-def collapse(blocks: int = 12, steps: int = 40, warmup: int = 100, lr: float = 1e-3, seed: int = 0) -> Numbers:
-    """The smallest ‖∂L/∂x_l‖ of layer 1 relative to the last layer while a Post-Norm model begins to train, and when.
-
-    cold: without warm-up. warm: on the way up to the same learning rate.
-    """
-    corpus = CharCorpus(hamlet())
-    found: Numbers = {"blocks": blocks, "steps": steps, "lr": lr}
-    probe = corpus.batch(np.random.default_rng([seed, 3]), 2, 32)
-    for key, warm in (("cold", 0), ("warm", warmup)):
-        model = DecoderLM(len(corpus.vocab), 32, 4, blocks, 32, connection="post_norm", init="xavier", rng=seed)
-        seen: list[float] = []
-        train_play(model, corpus, steps, lr, warm, seed, on_step=partial(_look, model, probe, seen))
-        found |= {f"{key}_lowest": min(seen), f"{key}_at": 2 * int(np.argmin(seen)) + 2}
+@measurement(fast={"steps": 100, "seeds": 1}, trains=True, kernels=True)
+def init_grid(
+    blocks: int = 6, d: int = 32, steps: int = 200, lr: float = 3e-3, seeds: int = 2, seed: int = 0
+) -> Numbers:  # fmt: skip
+    """Post-Norm and Pre-Norm from four initialisations, without warm-up: mean validation losses, and their range."""
+    corpus, inits = CharCorpus(hamlet()), ("gpt2_scaled", "gpt2", "xavier", "he")
+    found: Numbers = {"blocks": blocks, "steps": steps, "lr": lr, "unigram": corpus.baselines().unigram}
+    for key in ("post", "pre"):
+        for init in inits:
+            losses = []
+            for s in range(seed, seed + seeds):
+                options: dict[str, Any] = dict(connection=f"{key}_norm", init=init, rng=s)
+                model = DecoderLM(len(corpus.vocab), d, 4, blocks, 32, **options)
+                losses.append(train_play(model, corpus, steps, lr, 0, s))
+            found[f"{key}_{init}"] = float(np.mean(losses))
+        values = [found[f"{key}_{init}"] for init in inits]
+        found |= {f"{key}_range": max(values) - min(values), f"{key}_best": min(values), f"{key}_worst": max(values)}
     return found
 
 
-def _look(model: DecoderLM, probe: tuple, seen: list[float], step: int, history: Any) -> None:
-    """Every second step: the gradient at layer 1's output relative to the last layer's."""
-    if step % 2 == 1:
-        states = gradient_flow(model, *probe).states
-        seen.append(float(states[2] / states[-1]))
+@measurement(fast={"steps": 60, "seeds": 1}, trains=True, kernels=True)
+def collapse(
+    blocks: int = 12, d: int = 32, steps: int = 300, warmup: int = 100, lr: float = 1e-3, seeds: int = 3, seed: int = 0
+) -> Numbers:  # fmt: skip
+    """‖∂L/∂x_l‖ at layer 1 relative to the last layer while Post-Norm (Xavier) trains, every five steps, by seed.
+
+    cold: without warm-up. warm: on the way up to the same learning rate, and after it. lowest, last: that ratio, and
+    last_low, last_high: its range over seeds at the end. at: the step of the lowest. loss: validation, at the end.
+    """
+    corpus = CharCorpus(hamlet())
+    found: Numbers = {"blocks": blocks, "steps": steps, "lr": lr, "warmup": warmup, "seeds": seeds,
+                      "unigram": corpus.baselines().unigram}  # fmt: skip
+    for key, warm in (("cold", 0), ("warm", warmup)):
+        cells = [_collapsing(corpus, blocks, d, steps, lr, warm, s) for s in range(seed, seed + seeds)]
+        for name in cells[0]:
+            values = [cell[name] for cell in cells]
+            found |= {f"{key}_{name}": values, f"{key}_{name}_low": min(values), f"{key}_{name}_high": max(values)}
+    return found
+
+
+def _collapsing(
+    corpus: CharCorpus, blocks: int, d: int, steps: int, lr: float, warmup: int, seed: int
+) -> dict[str, float]:
+    """One run: the lowest ratio and its step, the last ratio, and the validation loss."""
+    probe = corpus.batch(np.random.default_rng([seed, 3]), 2, 32)
+    model = DecoderLM(len(corpus.vocab), d, 4, blocks, 32, connection="post_norm", init="xavier", rng=seed)
+    seen: dict[int, float] = {}
+
+    def look(step: int, history: Any) -> None:
+        if step % 5 == 0:
+            states = gradient_flow(model, *probe).states
+            seen[step] = float(states[2] / states[-1])
+
+    loss = train_play(model, corpus, steps, lr, warmup, seed, on_step=look)
+    at = min(seen, key=seen.__getitem__)
+    return {"lowest": seen[at], "at": at, "last": seen[max(seen)], "loss": loss}

@@ -128,7 +128,7 @@ def counted(model: DecoderLM, ids: np.ndarray, targets: np.ndarray) -> dict[str,
 
 @measured
 def run(
-    recipes: tuple = (), blocks: int = 4, d: int = 64, heads: int = 4, length: int = 64, batch: int = 8,
+    recipes: tuple = (), blocks: int = 12, d: int = 64, heads: int = 4, length: int = 64, batch: int = 8,
     rounds: int = 7, seed: int = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """One row per recipe (all of them if none is named), with ratios to Pre-Norm.
@@ -137,7 +137,7 @@ def run(
     """
     if min(blocks, d, length, batch, rounds) < 1:
         given = f"blocks={blocks}, d={d}, length={length}, batch={batch}, rounds={rounds}"
-        raise ValueProblem("all sizes must be at least 1", given, "The defaults take about half a minute.")
+        raise ValueProblem("all sizes must be at least 1", given, "The defaults take a minute or two.")
     chosen = [get_recipe(name) for name in recipes or RECIPES]
     ids, targets = np.random.default_rng(seed).integers(0, VOCAB, (2, batch, length))
     sizes: dict[str, Any] = dict(d=d, heads=heads, context=length, rng=seed)

@@ -83,6 +83,7 @@ def caption(result: Result) -> str:
 def draw(result: Result) -> Any:
     """A panel per rule, above the gradient, below the stream; a line per depth."""
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
 
     cells, recipes = result.data["cells"], result.settings["recipes"]
     columns = min(4, len(recipes))
@@ -100,7 +101,7 @@ def draw(result: Result) -> Any:
                 text, colour = f"{cell['sublayers']}: not finite", style["color"]
                 above.text(0.96, 0.08, text, transform=above.transAxes, ha="right", fontsize=8, color=colour)
         _label_pair(above, below, recipe, first=i % columns == 0, last=i + columns >= len(recipes))
-    handles = [plt.Line2D([], [], **style) for style, _ in zip(_lines(), result.settings["blocks"])]
+    handles = [Line2D([], [], **style) for style, _ in zip(_lines(), result.settings["blocks"])]
     depths = [f"{2 * n} sublayers" for n in result.settings["blocks"]]
     figure.legend(handles, depths, loc="outside upper center", ncols=max(1, len(depths)))
     return figure

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from minires.messages import UnknownName, ValueProblem
+from minires.models.notes import NOTES
 from minires.models.transformer import DecoderLM
 from minires.nn import Extras, Init, Parameter, get_init
 from minires.nn.init import Gain, no_gain, residual_scaling
 from minires.nn.sublayers import NO_EXTRAS
-from minires.residual import get_connection
+from minires.residual import get_connection, parts_of
 from minires.residual.admin import Admin
 from minires.residual.deepnorm import deepnorm_gain
 
@@ -32,6 +33,7 @@ class Recipe:
     lr_scale(name, parameter, N): a factor on each parameter's learning rate. extras: optional pieces in the sublayers.
     calibrate(model, ids): runs once before training. init: the scheme if the recipe prescribes one, else the caller's.
     adjust(model): a last change of the fresh weights. note: what it adds to its connection, in one line.
+    doc: what is to be known of it, in the form of a rule's docstring; the connection's own docstring if it is empty.
     """
 
     name: str
@@ -45,6 +47,11 @@ class Recipe:
     calibrate: Callable[[DecoderLM, np.ndarray], Any] | None = None
     adjust: Callable[[DecoderLM], None] | None = None
     note: str = ""
+    doc: str = ""
+
+    def parts(self) -> dict[str, str]:
+        """Equation, derivative, initialisation, source, discrepancy: see `minires.residual.parts_of`."""
+        return parts_of(self.doc or get_connection(self.connection).__doc__ or "")
 
     @property
     def equation(self) -> str:
@@ -117,8 +124,7 @@ def t_fixup_gain(blocks: int) -> Gain:
 
     These are the encoder's constants, derived for blocks of two sublayers, which is what our decoder-only blocks have;
     T-Fixup's decoder, with a third sublayer for cross-attention, has (9M)^-¼ on the weights as well.
-    Source: Huang et al. 2020 (ICML), sections 3.2-3.3. Discrepancy: the released code multiplies W_V by √2 more, to
-    undo the gain 1/√2 with which fairseq draws it, and scales the decoder's embedding only if it is not shared.
+    Source: Huang et al. 2020 (ICML), sections 3.2-3.3.
     """
     weights, tables = 0.67 * blocks**-0.25, (9 * blocks) ** -0.25
     factors: dict[str, float] = dict.fromkeys(("value", "attn_out", "ffn_in", "ffn_out"), weights)
@@ -259,6 +265,7 @@ for _recipe in (
     Recipe("attention_residuals", "attention_residuals", "arXiv:2603.15031, full", norm="rmsnorm"),
     Recipe("block_attention_residuals", "block_attention_residuals", "arXiv:2603.15031, blocks", norm="rmsnorm"),
     Recipe("denseformer", "denseformer", "arXiv:2402.02622"),
-    Recipe("laurel", "laurel", "arXiv:2411.07501"),
+    Recipe("laurel", "laurel", "arXiv:2411.07501, variants RW and LR"),
+    Recipe("laurel_pa", "laurel_pa", "arXiv:2411.07501, variant PA"),
 ):  # fmt: skip
-    add_recipe(_recipe)
+    add_recipe(dataclasses.replace(_recipe, doc=NOTES.get(_recipe.name, "")))

@@ -131,7 +131,10 @@ class RMSNorm(Module):
 
 
 class DyT(Module):
-    """y = γ tanh(α x) + β, in the place of a norm; α starts at 0.5, γ at 1, β at 0. Source: arXiv:2503.10622."""
+    """y = γ tanh(α x) + β, in the place of a norm; α, one number, starts at 0.5, γ at 1, β at 0.
+
+    Source: Zhu et al. 2025, arXiv:2503.10622. Discrepancy: lucidrains/x-transformers starts at α = 1.
+    """
 
     def __init__(self, d: int, make: Maker, alpha: float = 0.5):
         check_positive(d=d)

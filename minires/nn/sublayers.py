@@ -40,10 +40,10 @@ class Context:
 class Extras:
     """Optional pieces inside the sublayers, which some recipes need; all off by default.
 
-    head_scale: a gain per head before attention's output projection. head_norm: a LayerNorm at the same place.
-    attention_norm: a LayerNorm after that projection. inner_norm: a LayerNorm between the FFN's activation and its
-    second projection. value_residual: later attention sublayers mix in the first one's values. experts, top_k,
-    balance: a mixture of experts as the FFN.
+    head_scale: a gain per head before attention's output projection (fairseq's NormFormer has it behind). head_norm: a
+    LayerNorm at the same place. attention_norm: a LayerNorm after that projection. inner_norm: a LayerNorm between the
+    FFN's activation and its second projection. value_residual: later attention sublayers mix in the first one's values.
+    experts, top_k, balance: a mixture of experts as the FFN.
     """
 
     head_scale: bool = False
@@ -107,8 +107,8 @@ class MultiHeadAttention(Module):
     def _with_first_value(self, qkv: Tensor, ctx: Context) -> Tensor:
         """V ← λ_1 V_first + λ_2 V from the second attention sublayer on, λ = ½ at first.
 
-        Backward: dV_first += λ_1 dV, dV = λ_2 dV, dλ_1 = ⟨V_first, dV⟩. Source: arXiv:2410.17897. (One public note
-        says that V_first is detached; the paper's equation is not.)
+        Backward: dV_first += λ_1 dV, dV = λ_2 dV, dλ_1 = ⟨V_first, dV⟩. Source: arXiv:2410.17897. (The authors'
+        released code keeps both at ½; the gradient through V_first is not cut there, nor here.)
         """
         d = self.out_weight.shape[0]
         if self.lends_value:

@@ -37,6 +37,8 @@ def matmul_backward(dy, saved):
     A vector is treated as a matrix with one row (a) or one column (b), as in the forward pass.
     """
     a, b = saved
+    if a.ndim == b.ndim == 2:
+        return dy @ b.T, a.T @ dy
     rows = a[None, :] if a.ndim == 1 else a  # (…, n, k)
     columns = b[:, None] if b.ndim == 1 else b  # (…, k, m)
     if a.ndim == 1:

@@ -9,18 +9,22 @@ import numpy as np
 
 from minires.ops import elementwise, matmul, reduce, shape, softmax
 from minires.ops.residual import residual_add
-from minires.tensor import Tensor
+from minires.tensor import OPS, Tensor, apply
+
+_RESIDUAL_ADD = OPS[residual_add.__name__]
 
 
 def plus(x: Tensor, other) -> Tensor:
     """x + other. Two tensors of equal shape: the residual add. Otherwise: a sum with broadcasting."""
     if isinstance(other, Tensor) and x.data.shape == other.data.shape:
-        return residual_add(x, other)
+        return apply(_RESIDUAL_ADD, (x, other), {})
     return elementwise.add(x, other)
 
 
-def _reflected(op):
-    return lambda x, other: op(other, x)
+def _operators(function) -> tuple[Any, Any]:
+    """x ∘ other and other ∘ x, without a detour over the arguments' names."""
+    op = OPS[function.__name__]
+    return lambda x, other: apply(op, (x, other), {}), lambda x, other: apply(op, (other, x), {})
 
 
 def _compare(relation):
@@ -43,10 +47,11 @@ def _number_only(name):
 
 def bind() -> None:
     """Give Tensor its operators and methods."""
-    names: dict[str, Any] = {"__add__": plus, "__neg__": elementwise.neg, "__abs__": elementwise.abs}
+    names: dict[str, Any] = {"__neg__": elementwise.neg, "__abs__": elementwise.abs}
     names |= {"__getitem__": shape.getitem, "__hash__": object.__hash__, "T": property(shape.transpose)}
-    for name, op in _OPERATORS.items():
-        names |= {f"__{name}__": op, f"__r{name}__": _reflected(op)} if name != "add" else {"__radd__": _reflected(op)}
+    for name, function in _OPERATORS.items():
+        forward, reflected = _operators(function)
+        names |= {f"__{name}__": plus if name == "add" else forward, f"__r{name}__": reflected}
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
         names[f"__{name}__"] = _compare(getattr(operator, name))
     for name in ("argmax", "argmin", "argsort"):

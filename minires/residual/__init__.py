@@ -20,12 +20,17 @@ from minires.residual import (  # noqa: F401  each file registers its rules
 )
 from minires.residual.connection import (
     CONNECTIONS,
+    PARTS,
     Connection,
     Site,
     get_connection,
     mlp_sites,
+    parts_of,
     register,
     transformer_sites,
 )
 
-__all__ = ["CONNECTIONS", "Connection", "Site", "get_connection", "mlp_sites", "register", "transformer_sites"]
+__all__ = [
+    "CONNECTIONS", "PARTS", "Connection", "Site", "get_connection", "mlp_sites", "parts_of", "register",
+    "transformer_sites",
+]  # fmt: skip

@@ -13,9 +13,12 @@ class Admin(Connection):
     """x_{l+1} = LN(ω_l x_l + F(x_l)) with a trained vector ω_l of d entries.
 
     ∂x_{l+1}/∂x_l = J_LN·(diag(ω_l) + J_F): the +I becomes diag(ω).
-    Initialisation: `profile` runs one batch and sets ω_1 = 1, ω_l = √(Σ_{j<l} Var F_j) including the input's
-    variance, so that every branch starts with the weight it would have in Pre-Norm.
+    Initialisation: `profile` runs one batch and sets ω_1 = 1, ω_l = √(Var x_0 + Σ_{j<l} Var F_j), so that every branch
+    starts with the weight it would have in Pre-Norm.
     Source: Liu et al. 2020, arXiv:2004.08249, section 4.2.
+    Discrepancy: the paper sums the branches only. LiyuanLucasLiu/Transformer-Clinic also counts the input, and sets
+    each ω while the pass is under way, so that later branches are measured behind it; both are followed here.
+    microsoft/admin-torch does not profile: it gives all K sublayers ω = √((K+1)/ln(K+1) - 1), by default not trained.
     """
 
     equation = "x ← LN(ω x + F(x)), ω from a profiling pass"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -104,6 +105,25 @@ def get_connection(name: str | Callable[..., Connection]) -> Callable[..., Conne
     if name not in CONNECTIONS:
         raise UnknownName("residual connection", name, CONNECTIONS)
     return CONNECTIONS[name]
+
+
+PARTS = {
+    "derivative": "∂", "initialisation": "Initialisation:", "source": "Source:", "discrepancy": "Discrepancy:",
+}  # fmt: skip
+
+
+def parts_of(doc: str) -> dict[str, str]:
+    """A rule's docstring by its parts: "equation", then those in PARTS, each as it stands, with its first word.
+
+    A part begins with a line that starts with its word and ends where the next one begins. Parts that are not there
+    are left out. derivative: ∂x_{l+1}/∂x_l, and where the +I went. discrepancy: from public code.
+    """
+    found: dict[str, list[str]] = {}
+    current = "equation"
+    for line in inspect.cleandoc(doc).splitlines():
+        current = next((part for part, word in PARTS.items() if line.startswith(word)), current)
+        found.setdefault(current, []).append(line)
+    return {part: "\n".join(lines).strip() for part, lines in found.items()}
 
 
 def block_diagonal(blocks: np.ndarray) -> np.ndarray:

@@ -38,7 +38,8 @@ class DeepNorm(Connection):
     ∂x_{l+1}/∂x_l = J_LN(αx + F)·(α I + J_F): the I is amplified before the norm divides by about √(α² + s_F²).
     Initialisation: Xavier, and β = (8N)^-¼ on W_V, W_O, W_1, W_2 (the `deepnorm` recipe does this).
     Source: Wang et al. 2022, arXiv:2203.00555, eq. 1 and figure 2. The paper has no √(41 L).
-    Discrepancy: torchscale draws q, k, v with Xavier gain 1/√2, so its effective value gain is β/√2.
+    Discrepancy: microsoft/torchscale draws q, k, v with Xavier gain 1/√2 (`reset_parameters`), so its effective value
+    gain is β/√2; it multiplies the biases of the four layers by β as well, because it goes by their names.
     """
 
     equation = "x ← LN(α x + F(x)), α = (2N)^¼"

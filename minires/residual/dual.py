@@ -11,10 +11,11 @@ from minires.residual.connection import Connection, block_diagonal, register
 class ResiDual(Connection):
     """u = F(x_l), x_{l+1} = LN(x_l + u), d_{l+1} = d_l + u; y = x_K + LN_f(d_K), with x_0 = d_0 = embedding.
 
-    On the carried state (x, d): ∂(x', d')/∂(x, d) = [[J_LN(I + J_F), 0], [J_F, I]]. The +I of d stands alone.
+    ∂(x', d')/∂(x, d) = [[J_LN(I + J_F), 0], [J_F, I]] on the carried state (x, d): the +I of d stands alone.
     Backward: the gradient of d is the same at every depth, and each branch hears it as well as its own norm's.
-    Initialisation: Xavier. Source: Xie et al. 2023, arXiv:2304.14802, eq. 7-8. Discrepancy: the released code scales d
-    for 16-bit floats; the paper's main equation, followed here, does not.
+    Initialisation: Xavier.
+    Source: Xie et al. 2023, arXiv:2304.14802, eq. 7-8.
+    Discrepancy: microsoft/ResiDual scales d for 16-bit floats; the paper's main equation, followed here, does not.
     """
 
     equation = "u = F(x), x ← LN(x + u), d ← d + u, y = x + LN_f(d)"

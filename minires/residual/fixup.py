@@ -13,11 +13,12 @@ class Fixup(Connection):
     """x_{l+1} = x_l + s_l F(x_l + a_l) + b_l, three trained numbers per sublayer: biases a = b = 0, multiplier s = 1.
 
     ∂x_{l+1}/∂x_l = I + s_l J_F(x_l + a_l): exactly I at first, because the last weight of every branch starts at 0.
-    Initialisation (the `fixup` recipe does it): the last layer of each of the K branches and the classifier 0, the
-    other m - 1 layers of a branch He × K^(-1/(2m-2)). Mind the minus sign: it is often lost when this is quoted.
+    Initialisation: the last layer of each of the K branches and the classifier 0, the other m - 1 layers of a branch
+    He × K^(-1/(2m-2)); the `fixup` recipe does it. Mind the minus sign: it is often lost when this is quoted.
     Source: Zhang et al. 2019, arXiv:1901.09321, section 3. The paper also puts a scalar bias before the inner layers
     and activations; here the sublayers' own bias vectors, 0 at first too, contain those. Its promise of a first update
-    that does not grow with depth holds for the weights; biases add up over depth (the released code slows them down).
+    that does not grow with depth holds for the weights; biases add up over depth.
+    Discrepancy: hongyi-zhang/Fixup trains biases and multipliers at a tenth of the learning rate; here all learn alike.
     """
 
     equation = "x ← x + s F(x + a) + b, last weight of F = 0 at first"

@@ -16,6 +16,7 @@ class Highway(Connection):
     ∂x_{l+1}/∂x_l = diag(1 - t) + diag(t) J_F + diag((F - x) t (1 - t)) W_tᵀ. The +I is gated: diag(1 - t).
     Initialisation: b_t = -2, so that at first about 12 % is transformed and 88 % carried.
     Source: Srivastava et al. 2015, arXiv:1505.00387, eq. 3.
+    Discrepancy: none known.
     """
 
     equation = "x ← t F(x) + (1-t) x, t = σ(x W_t + b_t)"

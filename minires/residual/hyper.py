@@ -17,12 +17,13 @@ class HyperConnections(Connection):
         o = F(LN(h))          the sublayer, with its own norm
         H ← A_rᵀ H + Bᵀ o     mix the copies, write to each               A_r = I, B = 1
 
-    and at the end y = LN_f(Σ_n H_n). Initialisation: the values on the right; with them all copies stay equal and the
-    model *is* Pre-Norm (up to eps in LN_f, which sees n times the stream).
-    On the state (per token): ∂H'/∂H = A_rᵀ ⊗ I + Bᵀ A_mᵀ ⊗ J_F·J_LN. The +I became A_rᵀ, which nothing keeps
-    near the identity: through depth the product of the A_rᵀ may grow or shrink.
-    Mind the transpose of A_r. Source: Zhu et al. 2024, arXiv:2409.19606, eq. 1-5.
-    Discrepancy: lucidrains' package uses RMSNorm and draws the layer index at random if it is not given.
+    and at the end y = LN_f(Σ_n H_n). Mind the transpose of A_r.
+    ∂H'/∂H = A_rᵀ ⊗ I + Bᵀ A_mᵀ ⊗ J_F·J_LN on the state, per token: the +I became A_rᵀ, which nothing keeps near the
+    identity: through depth the product of the A_rᵀ may grow or shrink.
+    Initialisation: the values on the right; with them all copies stay equal and the model *is* Pre-Norm (up to eps in
+    LN_f, which sees n times the stream).
+    Source: Zhu et al. 2024, arXiv:2409.19606, eq. 1-5.
+    Discrepancy: lucidrains/hyper-connections uses RMSNorm and draws the layer index at random if it is not given.
     """
 
     equation = "H ← A_rᵀH + Bᵀ F(LN(A_mᵀH)), y = LN_f(Σ H_n)"
@@ -92,8 +93,11 @@ class DynamicHyperConnections(HyperConnections):
 
         [A_m | A_r] = static + s_a tanh(H̄ W_a),   B = static + s_b tanh(H̄ w_b),   W_a: (d, n+1), w_b: (d,).
 
-    Initialisation: W_a = w_b = 0 and s_a = s_b = 0.01, so it starts as Pre-Norm too. ∂H'/∂H gains the terms in which
-    the weights move: H_n ∂A[n, m]/∂H_n and ∂B_m/∂H_m o. Source: arXiv:2409.19606, eq. 10-13.
+    ∂H'/∂H = A_rᵀ ⊗ I + Bᵀ A_mᵀ ⊗ J_F·J_LN as in the static rule, where A_rᵀ stands for the +I, and the terms in which
+    the weights move: H_n ∂A[n, m]/∂H_n and ∂B_m/∂H_m o.
+    Initialisation: W_a = w_b = 0 and s_a = s_b = 0.01, so it starts as Pre-Norm too.
+    Source: Zhu et al. 2024, arXiv:2409.19606, eq. 10-13.
+    Discrepancy: as in the static rule.
     """
 
     equation = "H ← A_r(H)ᵀH + B(H)ᵀ F(LN(A_m(H)ᵀH)), y = LN_f(Σ H_n)"

@@ -24,13 +24,15 @@ class MHC(Connection):
         H_res  = Sinkhorn₂₀(a_res mat(x'φ_res) + b_res)       (n, n)  mix
         X ← H_res X + H_postᵀ F(LN(H_pre X)),                 y = LN_f(Σ_n X_n)
 
-    For fixed weights ∂X'/∂X = H_res ⊗ I + H_postᵀ H_pre ⊗ J_F·J_LN, plus the terms in which the weights move.
-    The +I became H_res: no expansion (‖H_res‖₂ ≤ 1), and a product of many tends to 11ᵀ/n, not to I.
     Here H_res multiplies from the left without a transpose (it plays the part of A_rᵀ).
-    Initialisation (the paper prints none): b_pre = logit(1/n), b_post = 0, b_res = 0 on the diagonal and -8 off it,
-    gates a = 0.01, φ random: Pre-Norm up to what the gates add. φ must not be 0, or equal copies stay equal for ever.
-    Source: arXiv:2512.24880, eq. 7-9. Discrepancies in public code: x-transformers applies Sinkhorn to an axis of
-    length 1; lucidrains projects every copy alone; the released kernel starts from a row softmax.
+    ∂X'/∂X = H_res ⊗ I + H_postᵀ H_pre ⊗ J_F·J_LN for fixed weights, plus the terms in which the weights move. The +I
+    became H_res: no expansion (‖H_res‖₂ ≤ 1), and a product of many tends to 11ᵀ/n, not to I.
+    Initialisation: the paper prints none. Ours: b_pre = logit(1/n), b_post = 0, b_res = 0 on the diagonal and -8 off
+    it, gates a = 0.01, φ random: Pre-Norm up to what the gates add. φ must not be 0, or equal copies stay equal for
+    ever.
+    Source: Xie et al. 2025, arXiv:2512.24880, eq. 7-9.
+    Discrepancy: lucidrains/x-transformers applies Sinkhorn to an axis of length 1; lucidrains/hyper-connections
+    projects every copy alone; ports of the released kernel start from a row softmax.
     """
 
     equation = "X ← H_res X + H_postᵀ F(LN(H_pre X)), H_res = Sinkhorn₂₀, y = LN_f(Σ X_n)"
@@ -125,8 +127,10 @@ class MHCPermutations(MHC):
     """mHC with an exactly doubly stochastic mix: H_res = Σ_p softmax(logits)_p P_p over all n! permutations.
 
     By Birkhoff's theorem these are all doubly stochastic matrices; nothing is iterated. 24 logits for n = 4.
-    ∂X'/∂X as in mHC, with ∂H_res/∂logits from one softmax. Initialisation: logit 0 for the identity, -8 for the others.
-    Source: mHC-lite, arXiv:2601.05732. Discrepancy: its code starts pre at σ(∓1), which is not Pre-Norm; ours is.
+    ∂X'/∂X = H_res ⊗ I + … as in mHC, with ∂H_res/∂logits from one softmax: H_res stands for the +I.
+    Initialisation: logit 0 for the identity, -8 for the others; the rest as in mHC.
+    Source: mHC-lite, arXiv:2601.05732.
+    Discrepancy: its code starts H_pre at σ(∓1), which is not Pre-Norm; ours is.
     """
 
     equation = "X ← H_res X + H_postᵀ F(LN(H_pre X)), H_res = Σ_p softmax_p P_p, y = LN_f(Σ X_n)"

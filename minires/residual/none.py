@@ -13,6 +13,7 @@ class NoResidual(Connection):
     The norm keeps the forward pass in range, so that only the missing skip is tested.
     Initialisation: any; `none_identity` starts near the identity, which is the known route without a residual.
     Source: a control of ours; compare He et al. 2015, arXiv:1512.03385, section 4.1.
+    Discrepancy: none known; no public code is meant.
     """
 
     equation = "x ← LN(F(x))"
@@ -32,8 +33,10 @@ class NoResidual(Connection):
 class Plain(Connection):
     """x_{l+1} = F(x_l), without a norm: the plain network of the degradation problem.
 
-    ∂x_{l+1}/∂x_l = J_F. There is no +I. Initialisation: He, which keeps the forward variance through ReLU.
+    ∂x_{l+1}/∂x_l = J_F. There is no +I.
+    Initialisation: He, which keeps the forward variance through ReLU.
     Source: the plain networks of He et al. 2015, arXiv:1512.03385, section 3.3.
+    Discrepancy: theirs have batch normalisation behind every layer, which is how they keep the forward variance.
     """
 
     equation = "x ← F(x)"

@@ -17,11 +17,14 @@ class AttentionResiduals(Connection):
 
         h = Σ_i a_i v_i,  a = softmax_i(w_k · RMSNorm_k(v_i)),   and appends v_{k+1} = F(LN(h));
 
-    y = LN_f of one more such sum. Initialisation: w_k = 0, so h is the mean of all sources, and since the norm takes
-    the factor away, this is Pre-Norm up to eps. Per token ∂h/∂v_i = a_i [I + (v_i - h)(w·J_RMS(v_i))]: the +I has
-    weight a_i ≤ 1, and Σ a_i = 1, so ‖h‖ ≤ max ‖v_i‖. The state grows, so the Jacobian of a step is rectangular.
-    Source: Kimi, arXiv:2603.15031. Discrepancy: x-transformers' version has several heads, rotary positions and queries
-    computed from the stream; the paper has one fixed vector w per sublayer.
+    y = LN_f of one more such sum.
+    ∂h/∂v_i = a_i [I + (v_i - h)(w·J_RMS(v_i))] per token: the +I has weight a_i ≤ 1, and Σ a_i = 1, so
+    ‖h‖ ≤ max ‖v_i‖. The state grows, so the Jacobian of a step is rectangular.
+    Initialisation: w_k = 0, so h is the mean of all sources, and since the norm takes the factor away, this is Pre-Norm
+    up to eps.
+    Source: Kimi Team 2026, arXiv:2603.15031, the full rule.
+    Discrepancy: lucidrains/x-transformers' version has several heads, rotary positions and queries computed from the
+    stream; the paper has one fixed vector w per sublayer.
     """
 
     equation = "h = Σ_i softmax_i(w·RMS(v_i)) v_i, v_new = F(LN(h)), y = LN_f(h_K)"
@@ -75,10 +78,14 @@ class AttentionResiduals(Connection):
 class BlockAttentionResiduals(AttentionResiduals):
     """Attention Residuals over block sums: inside a block of S sublayers the outputs are added up plainly, b ← b + F.
 
-    Sources: the embedding, the sums of the finished blocks, and the running sum. Memory for about 8 blocks instead of
-    K outputs. ∂(state)/∂(state) as in the full rule, with a +I of the running sum. Initialisation: w = 0: the mean of
-    the sums, Pre-Norm up to eps. The embedding is a source of its own and is counted once.
-    Source: arXiv:2603.15031, block variant.
+    Sources: the embedding, the sums of the finished blocks, and the running sum: at most 9 instead of K + 1, with
+    S = ⌈K/8⌉. Up to 8 sublayers (4 Transformer blocks) S is 1 and this *is* the full rule.
+    ∂h/∂s_b = a_b [I + (s_b - h)(w·J_RMS(s_b))] as in the full rule, a +I of weight a_b; the running sum has one of its
+    own, ∂s'/∂s = I + ∂F/∂s.
+    Initialisation: w = 0: the mean of the sums, Pre-Norm up to eps.
+    Source: Kimi Team 2026, arXiv:2603.15031, the block variant.
+    Discrepancy: the published pseudocode starts the first partial sum with the embedding, which is also the first
+    finished block; here the embedding is a source of its own and is counted once.
     """
 
     equation = "h = Σ_b softmax_b(w·RMS(s_b)) s_b, s_last ← s_last + F(LN(h)), y = LN_f(h_K)"
@@ -107,9 +114,12 @@ class DenseFormer(Connection):
 
         x ← Σ_j α_ij X_j,   X_0 = embedding, X_{i+1} = what block i returned;   α_i = (0, …, 0, 1) at first.
 
-    The state is (x, X_0, X_1, …). Inside a block ∂x'/∂x = I + J_F·J_LN; at its end ∂x/∂X_j = α_ij I, and
-    the fresh output enters with α_{i,i+1}(I + J_F·J_LN). Initialisation: α_i = (0, …, 0, 1): Pre-Norm exactly.
+    The state is (x, X_0, X_1, …).
+    ∂x'/∂x = I + J_F·J_LN inside a block; at its end ∂x'/∂X_j = α_ij I, and the fresh output enters with
+    α_{i,i+1}(I + J_F·J_LN): the +I has a trained factor, and every earlier block has one of its own.
+    Initialisation: α_i = (0, …, 0, 1): Pre-Norm exactly.
     Source: Pagliardini et al. 2024, arXiv:2402.02622, eq. 2; without its options of dilation and period.
+    Discrepancy: none known.
     """
 
     equation = "x ← x + F(LN(x)); after each block x ← Σ_j α_ij X_j, y = LN_f(x)"

@@ -12,8 +12,10 @@ class Parallel(Connection):
     """x_{l+1} = x_l + A(LN(x_l)) + M(LN(x_l)), one norm for both; y = LN_f(x_K).
 
     ∂x_{l+1}/∂x_l = I + (J_A + J_M)·J_LN: one +I per block, half as many factors as in sequence, and without the
-    cross term J_M·J_LN·J_A of the sequential block. Initialisation: as in Pre-Norm.
-    Source: GPT-J and PaLM (arXiv:2204.02311). Discrepancy: GPT-NeoX-20B keeps two norms, by a documented mistake.
+    cross term J_M·J_LN·J_A of the sequential block.
+    Initialisation: as in Pre-Norm.
+    Source: GPT-J, and PaLM, arXiv:2204.02311, section 2.
+    Discrepancy: GPT-NeoX-20B keeps two norms, by a documented mistake.
     """
 
     arity = 2

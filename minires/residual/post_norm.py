@@ -13,7 +13,10 @@ class PostNorm(Connection):
 
     ∂x_{l+1}/∂x_l = J_LN(x_l + F(x_l))·(I + J_F). The +I is there, but behind J_LN: even the skip path passes
     every norm, and each one divides by the size of the sum.
-    Initialisation: Xavier. Needs warm-up when it is deep. Source: Vaswani et al. 2017, arXiv:1706.03762.
+    Initialisation: Xavier. Needs warm-up when it is deep.
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
+    Discrepancy: fairseq's own notes say that the authors' later code (tensor2tensor) puts the norm in front of the
+    sublayer, which is Pre-Norm.
     """
 
     equation = "x ← LN(x + F(x))"

@@ -14,7 +14,8 @@ class PreNorm(Connection):
     ∂x_{l+1}/∂x_l = I + J_F·J_LN(x_l). The +I stands alone: the skip path passes no norm.
     Initialisation: Xavier; the stream grows (its variance about linearly in l), so it needs the final norm, and
     ‖J_F·J_LN‖ falls like 1/√l: later sublayers say less and less.
-    Source: Xiong et al. 2020, arXiv:2002.04745; Radford et al. 2019 (GPT-2).
+    Source: Xiong et al. 2020, arXiv:2002.04745, section 3; Radford et al. 2019 (GPT-2), section 2.3.
+    Discrepancy: none known in the rule; for GPT-2's initialisation see `pre_norm_gpt2`.
     """
 
     equation = "x ← x + F(LN(x)), y = LN_f(x)"

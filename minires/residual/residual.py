@@ -15,6 +15,7 @@ class Residual(Connection):
     Initialisation: without a norm the variance grows with every sublayer (doubling where a branch keeps the size of
     its input), so the branches must start small.
     Source: He et al. 2015, arXiv:1512.03385, eq. 1.
+    Discrepancy: theirs has batch normalisation inside F and a ReLU behind the sum; here the stream passes nothing.
     """
 
     equation = "x ← x + F(x)"

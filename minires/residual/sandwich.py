@@ -15,6 +15,7 @@ class Sandwich(Connection):
     that every sublayer adds a variance of about 1: multiplying F's output projection changes nothing (up to eps).
     Initialisation: any scale of the branch, for the same reason; both norms start with gain 1.
     Source: CogView, arXiv:2105.13290, section 2.4.
+    Discrepancy: none known.
     """
 
     equation = "x ← x + LN(F(LN(x))), y = LN_f(x)"
@@ -42,8 +43,11 @@ class Sandwich(Connection):
 class PeriLN(Sandwich):
     """Sandwich-Norm, and the embedding is normalised as well: x_0 = LN_e(embedding).
 
-    ∂x_{l+1}/∂x_l as in Sandwich-Norm, with the same +I. Initialisation: all gains 1.
-    Source: Peri-LN, arXiv:2502.02732; Gemma 2 is built like it, OLMo 2 keeps only the norm after F.
+    ∂x_{l+1}/∂x_l = I + J_LN2·J_F·J_LN1 as in Sandwich-Norm, with the same +I.
+    Initialisation: all gains 1.
+    Source: Peri-LN, arXiv:2502.02732.
+    Discrepancy: models that are counted among its users differ: Gemma 2 is built like it, OLMo 2 keeps only the norm
+    after F.
     """
 
     equation = "x_0 = LN(e), x ← x + LN(F(LN(x))), y = LN_f(x)"

@@ -26,7 +26,9 @@ def test_every_claim_has_a_row():
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS.keys())
 def test_a_row_says_what_and_why(claim):
     assert claim.claim.endswith(".") and claim.finding.endswith(".") and claim.section
-    assert re.search("[\u4e00-\u9fff]", claim.claim_zh), "the statement in Chinese"
+    for text in (claim.claim_zh, claim.finding_zh, claim.plan_zh or "空"):
+        assert re.search("[\u4e00-\u9fff]", text), "in Chinese too"
+    assert claim.finding_zh.endswith("。") and bool(claim.plan) == bool(claim.plan_zh)
     assert claim.source or claim.measure or claim.plan
     assert claim.expected != OPEN or claim.plan.endswith("."), "an open row names its experiment"
     assert claim.plan == "" or claim.measure is None
@@ -39,6 +41,19 @@ def test_kept_numbers_give_the_expected_verdict(claim):
     row = outcome(claim, kept())
     assert row["verdict"] == row["expected"], row["measured"]
     assert row["measured"] and not re.search(r"\bnan\b|\binf\b|[{}]", row["measured"])
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS.keys())
+def test_both_languages_show_the_same_numbers(claim):
+    """What is measured comes from the same fields; what is typed, from the source, is the same in both."""
+    assert sorted(set(re.findall("{.*?}", claim.tell))) == sorted(set(re.findall("{.*?}", claim.tell_zh)))
+    assert numbers_in(claim.finding) == numbers_in(claim.finding_zh)
+    assert numbers_in(claim.plan) == numbers_in(claim.plan_zh)
+
+
+def numbers_in(text):
+    """Decimals and whole numbers of two digits or more, without the ids of claims; "one" may be 一 or 1."""
+    return {n for n in re.findall(r"\d+(?:\.\d+)?", re.sub(r"\b[CA]\d+[a-f]?", "", text)) if len(n) > 1}
 
 
 def test_kept_numbers_come_from_the_measurements_as_they_are_now():
@@ -85,14 +100,15 @@ def test_ids():
 
 
 def test_rows_that_are_refused():
-    fields = dict(article="A0", section="1", claim="x.", claim_zh="x", finding="y.")
+    fields = dict(article="A0", section="1", claim="x.", claim_zh="x", finding="y.", finding_zh="y")
     rule = Rule(lambda m: True)
     for bad in (
         Claim("C01", expected=HOLDS, source="s", **fields),  # taken
         Claim("C999", expected="TRUE", source="s", **fields),  # no such verdict
         Claim("C999", expected=HOLDS, **fields),  # no grounds
-        Claim("C999", expected=HOLDS, measure=ledger.kept, tell="t", **fields),  # a measurement without a rule
-        Claim("C999", expected=HOLDS, source="s", rule=rule, tell="t", **fields),  # a rule without a measurement
+        Claim("C999", expected=HOLDS, measure=ledger.kept, tell="t", tell_zh="t", **fields),  # without a rule
+        Claim("C999", expected=HOLDS, source="s", rule=rule, tell="t", tell_zh="t", **fields),  # without a measurement
+        Claim("C999", expected=HOLDS, measure=ledger.kept, rule=rule, tell="t", **fields),  # without words in Chinese
     ):
         with pytest.raises(ValueProblem):
             add(bad)

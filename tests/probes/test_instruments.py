@@ -53,7 +53,7 @@ EVERYWHERE = {"growth", "similarity", "contribution", "collapse", "spectrum", "a
               "heads", "update"}  # fmt: skip
 NO_SUM = {"plain", "none", "none_identity", "highway", "post_norm", "residual_dual", "deepnorm", "admin",
           "hyper_connections", "dynamic_hyper_connections", "mhc", "mhc_permutations", "attention_residuals",
-          "block_attention_residuals", "denseformer", "pre_norm_dyt"}  # fmt: skip
+          "block_attention_residuals", "denseformer", "laurel_pa", "pre_norm_dyt"}  # fmt: skip
 
 
 @pytest.mark.parametrize("recipe", sorted(RECIPES))

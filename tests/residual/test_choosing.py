@@ -10,6 +10,7 @@ import pytest
 from minires.cli import parse
 from minires.experiments import load_result
 from minires.models import RECIPES
+from tests.residual.common import make_connection
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
@@ -73,3 +74,18 @@ def test_what_the_page_says_about_costs():
     assert cost["mhc"]["time"] > cost["mhc_permutations"]["time"] > cost["pre_norm"]["time"]
     assert cost["hyper_connections"]["memory"] > 1.2 and cost["hyper_connections"]["time"] > 1.1
     assert cost["pre_norm_gpt2"]["extra parameters"] == cost["pre_norm"]["extra parameters"]
+
+
+def test_what_the_page_says_about_looking_back():
+    """At the measured depth blocks of sublayers are cheaper than the full rule; up to four blocks they are the same."""
+    cost = rows("docs/results/residuals.json")
+    blocks = load_result(ROOT / "docs/results/residuals.json").settings["blocks"]
+    full, grouped = cost["attention_residuals"], cost["block_attention_residuals"]
+    assert all(grouped[column] < full[column] for column in ("operations", "memory", "time"))
+    assert max(cost[name]["time"] for name in ("denseformer", "laurel_pa")) < full["time"]
+
+    def group(blocks):
+        return make_connection("block_attention_residuals", blocks=blocks)[0].size
+
+    assert [group(n) for n in (1, 4, 5, blocks)] == [1, 1, 2, 3]
+    assert f"{blocks} blocks, d = 64" in PAGE and "24\nsublayers" in PAGE and blocks == 12

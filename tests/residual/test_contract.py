@@ -1,12 +1,15 @@
 """Every recipe keeps one contract: shapes, every gradient, saved states, determinism, backends, dtypes."""
 
+import re
+
 import numpy as np
 import pytest
 
 import minires
 from minires.models import RECIPES, DeepMLP
+from minires.models.notes import NOTES
 from minires.nn import Context
-from minires.residual import CONNECTIONS
+from minires.residual import CONNECTIONS, PARTS, parts_of
 from minires.tensor import grad, no_grad
 from tests.residual.common import BLOCKS, VOCAB, D, build, disturbed, ids_and_targets
 
@@ -139,6 +142,29 @@ def test_every_recipe_says_what_it_is(name):
     recipe = RECIPES[name]
     rule = CONNECTIONS[recipe.connection]
     assert recipe.equation.startswith(rule.equation) and "(" in rule.equation
-    assert recipe.source
-    for needed in ("∂", "Initialisation", "Source"):
-        assert needed in rule.__doc__, f"{recipe.connection}: the docstring lacks {needed!r}"
+    parts = recipe.parts()
+    assert list(parts) == ["equation", *PARTS]
+    assert all(len(text) > len("Discrepancy: none") for text in parts.values())
+    assert re.search(r"\bI\b|no \+I|_res ⊗ I|A_rᵀ", parts["derivative"]) and "=" in parts["derivative"]
+    for number in re.findall(r"arXiv:\d+\.\d+", recipe.source):
+        assert number in parts["source"]
+
+
+def test_recipes_that_are_more_than_their_rule_have_their_own_text():
+    assert set(NOTES) == {name for name, recipe in RECIPES.items() if name != recipe.connection}
+    texts = [recipe.parts()["equation"] for recipe in RECIPES.values()]
+    assert len(set(texts)) == len(texts)
+
+
+def test_parts_that_a_docstring_lacks_are_left_out():
+    found = parts_of("""x ← x + F(x)/2.
+
+    ∂x'/∂x = I + J_F/2.
+    Source: nobody;
+    it was found here.
+    """)
+    assert found == {
+        "equation": "x ← x + F(x)/2.",
+        "derivative": "∂x'/∂x = I + J_F/2.",
+        "source": "Source: nobody;\nit was found here.",
+    }

@@ -14,7 +14,7 @@ from minires.residual import CONNECTIONS
 from minires.tensor import Tensor, grad
 from tests.residual.common import make_connection
 
-LOOKS_AT_ALL = ("attention_residuals", "denseformer")  # block_attention_residuals look at about eight sums
+LOOKS_AT_ALL = ("attention_residuals", "denseformer", "laurel_pa")  # block_attention_residuals look at about eight sums
 
 
 class Tower:

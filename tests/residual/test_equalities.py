@@ -44,6 +44,7 @@ STARTS_AS_PRE_NORM = {
     "attention_residuals": "attention_residuals",
     "denseformer": "denseformer",
     "laurel": "laurel",
+    "laurel_pa": "laurel_pa",
 }
 
 
@@ -380,11 +381,12 @@ def test_attention_residuals_are_bounded_by_their_largest_source():
     assert (np.linalg.norm(h, axis=-1) <= largest * (1 + 1e-12)).all()
 
 
-def test_a_state_over_all_outputs_takes_one_graph_node_per_read():
+@pytest.mark.parametrize("rule", ["attention_residuals", "denseformer", "laurel_pa"])
+def test_a_state_over_all_outputs_takes_one_graph_node_per_read(rule):
     """Nodes in the graph grow by the same number at every depth, although each read looks at one source more."""
     counts = []
     for blocks in (4, 8, 12):
-        model, (ids, targets) = build("attention_residuals", blocks=blocks), ids_and_targets()
+        model, (ids, targets) = build(rule, blocks=blocks), ids_and_targets()
         counts.append(number_of_nodes(model.loss(ids, targets)))
     assert counts[2] - counts[1] == counts[1] - counts[0]
 
@@ -393,6 +395,34 @@ def number_of_nodes(loss):
     from minires.tensor import reachable
 
     return sum(node.op is not None for node in reachable(loss.node))
+
+
+def test_laurel_pa_is_its_equation_with_h_applied_to_every_earlier_state():
+    connection, sites = make_connection("laurel_pa", d=6)
+    disturbed(connection)
+    states = connection.open(Tensor(np.random.default_rng(0).standard_normal((2, 6))))
+    for site in sites[:3]:
+        states = connection.step(states, site, lambda h: h.tanh())
+    x_0, x_1, x_2, x_3 = (x.data for x in states)
+    A, B, gamma = (parts[1].data for parts in (connection.down, connection.up, connection.gammas))
+    branch = np.tanh(connection.norms[2](Tensor(x_2)).data)
+    np.testing.assert_allclose(x_3, branch + x_2 + gamma[0] * (x_0 @ A @ B) + gamma[1] * (x_1 @ A @ B), rtol=1e-12)
+
+
+def test_laurel_pa_leaves_its_start():
+    """Only B has a gradient at first; one step later γ and A have one as well."""
+    model, (ids, targets) = build("laurel_pa"), ids_and_targets()
+    rule = model.stack.connection
+
+    def heard():
+        kinds = (rule.gammas, rule.down, rule.up)
+        return [bool(np.any(g)) for p in kinds for g in grad(model.loss(ids, targets), p)]
+
+    count = len(rule.up)
+    assert heard() == [False] * (2 * count) + [True] * count
+    optimizer = Adam(rule.up, lr=0.01)
+    optimizer.step(grad(model.loss(ids, targets), rule.up))
+    assert all(heard())
 
 
 # --------------------------------------------------------------------------------------------- mixtures of experts

@@ -100,6 +100,16 @@ def test_listing_measures_nothing(capsys):
     assert all(entry["equation"] and entry["source"] for entry in listed)
 
 
+def test_named_recipes_are_told_in_full(capsys):
+    assert main(["residuals", "normformer", "admin", "--list"]) == 0
+    told = capsys.readouterr().out
+    for name in ("normformer", "admin"):
+        assert name in told
+        for part in RECIPES[name].parts().values():
+            assert part.splitlines()[-1] in told
+    assert told.count("∂x_{l+1}/∂x_l") == told.count("Discrepancy:") == told.count("Source:") == 2
+
+
 IMPOSSIBLE = [
     (costs, dict(rounds=0)), (compare, dict(steps=0)), (compare, dict(recipes=())), (compare, dict(depth=())),
     (thousand_layers, dict(blocks=0)),
