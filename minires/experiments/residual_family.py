@@ -49,6 +49,10 @@ NAMES: dict[str, dict[str, str]] = {
     "mhc": {"read": "$H_{pre}$", "mix": "$H_{res}$\nSinkhorn", "branch": "$H_{post}$ = {}"},
     "mhc_permutations": {"read": "$H_{pre}$", "mix": "$H_{res}$\nΣ p P", "branch": "$H_{post}$ = {}"},
     "parallel": {"boxes": "AM"},
+    "attention_residuals": {"gather": "softmax"},
+    "block_attention_residuals": {"gather": "softmax"},
+    "denseformer": {"gather": "$α_{ij}$"},
+    "laurel_pa": {"gather": "$γ_j A B$"},
 }
 
 
@@ -62,7 +66,7 @@ class Bench:
         if isinstance(self.rule, Admin):  # it finds its weights in one pass
             self.rule.profile(lambda: self.run(len(self.sites)))
         for p in self.rule.parameters():
-            if disturbed and p.kind == "gate":
+            if disturbed:
                 p.data[...] += disturbed * self.rng.standard_normal(p.shape)
         self.site = self.sites[AT - AT % self.rule.arity]
         self.stream = self.run(self.site.k)
@@ -259,6 +263,7 @@ def _draw_skip(axes: Any, row: dict[str, Any]) -> None:
         axes.text(SECOND - 0.4, 0.1, "d", fontsize=8, ha="right")
     elif row["carries more"]:
         _dots(axes, [0.7] * 3, [7.9, 8.7, 9.5], (SKIP, 9))
+        axes.text(0.4, 7.1, NAMES.get(row["rule"], {}).get("gather", ""), fontsize=8, va="center")
 
 
 def _draw_list(axes: Any, row: dict[str, Any]) -> None:
@@ -266,6 +271,7 @@ def _draw_list(axes: Any, row: dict[str, Any]) -> None:
     from minires.style import BLUE
 
     _dots(axes, [SKIP] * 3, [0.4, 2, 3.6], (5, 2))
+    axes.text(5.2, 0.7, NAMES.get(row["rule"], {}).get("gather", ""), fontsize=8, va="center")
     if row["makes a new one"]:
         axes.plot([SKIP], [8], "o", color=BLUE, ms=6)
         axes.text(SKIP - 0.5, 8, "new", ha="right", va="center", fontsize=8)
@@ -342,7 +348,7 @@ def _draw_legend(axes: Any) -> None:
 
     axes.set_title("how to read it", fontsize=9, pad=13)
     marks = [("s", "C4", "C4", "a norm"), ("s", "C4", _paper(), "a norm at the very first\nor very last state"),
-             ("o", BLUE, BLUE, "an output that is kept")]  # fmt: skip
+             ("o", BLUE, BLUE, "an earlier output or state\nthat is kept")]  # fmt: skip
     for y, (marker, edge, face, text) in zip((9.4, 7.7, 6), marks):
         axes.plot([0.6], [y], marker, color=edge, mfc=face, ms=7, mew=1.5)
         axes.text(1.6, y, text, va="center", fontsize=8)
