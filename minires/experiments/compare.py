@@ -150,19 +150,28 @@ def _short(value: float) -> float | None:
 
 def caption(result: Result) -> str:
     """What was trained, how it ended, and beside what to read it."""
-    s, rows, at = result.settings, result.data["rows"], result.data["references"]
-    deepest = [row for row in rows if row["blocks"] == max(s["depth"])]
-    good = sorted((row["loss"], row["recipe"]) for row in deepest if row["verdict"] == "learns")
-    bad = [row["recipe"] for row in deepest if row["verdict"] != "learns"]
-    best = f"the lowest loss is {good[0][0]:.3f} ({good[0][1]})" if good else "nothing has learned more than letters"
-    worst = f", and these have not learned: {', '.join(bad)}" if bad and good else ""
-    chance = " (one seed: near losses may be chance)" if good[1:] and s["seeds"] == 1 else ""
+    s, at = result.settings, result.data["references"]
+    deepest = [row for row in result.data["rows"] if row["blocks"] == max(s["depth"])]
+    silent = sorted({cell["recipe"] for cell in result.data["cells"] if not any(cell["start"]["gradient"])})
+    zeros = f" Every branch starts at 0, so there is no gradient to draw: {', '.join(silent)}." if silent else ""
+    seeds = f"{s['seeds']} seeds, band: lowest to highest" if s["seeds"] > 1 else "1 seed"
     return (
         f"{s['steps']} steps of AdamW on the play (lr {s['lr']:g}, warm-up {s['warmup']}, d = {s['d']}, "
-        f"{s['batch']} × {s['length']} characters, {s['seeds']} seed{'s' * (s['seeds'] > 1)}). "
-        f"At {deepest[0]['blocks']} blocks {best}{worst}{chance}. "
-        f"Letter frequencies alone give {at['unigram']:.3f}, pairs of letters {at['bigram']:.3f}."
+        f"{s['batch']} × {s['length']} characters, {seeds}). At {deepest[0]['blocks']} blocks "
+        f"{_ending(deepest, s['seeds'])}. Letter frequencies alone give {at['unigram']:.3f}, pairs of letters "
+        f"{at['bigram']:.3f}.{zeros}"
     )
+
+
+def _ending(rows: list[dict[str, Any]], seeds: int) -> str:
+    """Who came lowest and who has not learned."""
+    good = sorted((row["loss"], row["recipe"]) for row in rows if row["verdict"] == "learns")
+    bad = [row["recipe"] for row in rows if row["verdict"] != "learns"]
+    if not good:
+        return "nothing has learned more than letters"
+    chance = " (one seed: near losses may be chance)" if good[1:] and seeds == 1 else ""
+    worst = f", and these have not learned: {', '.join(bad)}" if bad else ""
+    return f"the lowest loss is {good[0][0]:.3f} ({good[0][1]}){chance}{worst}"
 
 
 def draw(result: Result) -> Any:
@@ -193,6 +202,8 @@ def _draw_cell(axes: Any, cell: dict[str, Any], line: dict) -> None:
 def _label(axes: Any, blocks: int, result: Result) -> None:
     axes[0].set(xlabel="sublayer k", ylabel="‖∂L/∂F_k‖ at the start", title=f"{blocks} blocks")
     axes[1].set(xlabel="state l", ylabel="rms of x_l at the start")
+    for panel in axes:
+        panel.xaxis.get_major_locator().set_params(integer=True)
     at = result.data["references"]
     for name, words in (("unigram", "letter frequencies"), ("bigram", "pairs of letters")):
         axes[2].axhline(at[name], lw=0.8, color="C6", alpha=0.6)

@@ -73,14 +73,20 @@ def test_comparison_is_reproducible_and_draws(tmp_path):
     assert [row["recipe"] for row in first.data["rows"]] == ["pre_norm", "rezero"]
     assert len(first.data["cells"][0]["losses"]) == 2 and len(first.data["cells"][0]["losses"][0]) == 3
     compare.draw(first).savefig(tmp_path / "compare.svg")
+    (gap,) = first.data["missing"]
+    assert gap["recipe"] == "rezero" and "starts at 0" in gap["gradient first/last"]
+    assert "no gradient to draw: rezero" in compare.caption(first) and "band" in compare.caption(first)
     assert "no better" in first.data["rows"][0]["verdict"]
 
 
 def test_a_run_that_breaks_off_is_told_and_does_not_end_the_comparison():
     """Without a norm and with Xavier weights, twelve blocks overflow at a large learning rate."""
-    rows = compare.run(recipes=("residual", "pre_norm"), **(SMALL | dict(depth=(24,), lr=30.0))).data["rows"]
-    assert rows[0]["verdict"] == "broke off"
-    assert np.isfinite(rows[1]["loss"])
+    found = compare.run(recipes=("residual", "pre_norm"), **(SMALL | dict(depth=(24,), lr=30.0)))
+    rows, (gap,) = found.data["rows"], found.data["missing"]
+    assert rows[0]["verdict"] == "broke off" and rows[0]["loss"] is None and np.isfinite(rows[1]["loss"])
+    assert gap["recipe"] == "residual" and "no longer finite" in gap["loss"]
+    json.loads(found.to_json(), parse_constant=pytest.fail)
+    assert "have not learned" in compare.caption(found) or "nothing has learned" in compare.caption(found)
 
 
 def test_command_writes_what_it_printed(tmp_path, capsys):
