@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="C76, or C76a; default: all")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--fast", action="store_true", help="measure now, at small size (all: a few minutes)")
-    how.add_argument("--recompute", action="store_true", help="measure now, at full size (all: about ten minutes)")
+    how.add_argument("--recompute", action="store_true", help="measure now, at full size (all: a quarter of an hour)")
     parser.add_argument("--keep", action="store_true", help="with --recompute: put the new numbers into the package")
     parser.add_argument("--write-docs", metavar="FOLDER", nargs="?", const="docs", help="write claims.md there (docs)")
     add_json(parser)
