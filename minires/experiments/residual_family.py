@@ -305,6 +305,8 @@ def _draw_branch(axes: Any, row: dict[str, Any]) -> None:
 
 
 def _draw_norms(axes: Any, row: dict[str, Any]) -> None:
+    from minires.style import paper
+
     end = SECOND if _second_stream(row) else SKIP
     places = {
         "norm before F": (BRANCH, 2.9), "norm after F": (BRANCH, 7.1), "norm after the sum": (SKIP, 9.1),
@@ -313,7 +315,7 @@ def _draw_norms(axes: Any, row: dict[str, Any]) -> None:
     hidden = ("norm after F",) if row["norm after the sum"] else ()  # one behind the sum makes F's size unseen as well
     for name, (x, y) in places.items():
         if row[name] and name not in hidden:
-            inside = _paper() if name in ("norm at the start", "norm at the end") else "C4"
+            inside = paper() if name in ("norm at the start", "norm at the end") else "C4"
             axes.plot([x], [y], "s", ms=7, color="C4", mfc=inside, mew=1.5, zorder=5, clip_on=False)
 
 
@@ -333,21 +335,16 @@ def _node(axes: Any, x: float, y: float, sign: str) -> None:
 
 
 def _box(shape: str, edge: str) -> dict[str, Any]:
-    return dict(boxstyle=shape, facecolor=_paper(), edgecolor=edge, lw=1)
+    from minires.style import paper
 
-
-def _paper() -> str:
-    import matplotlib as mpl
-
-    paper = mpl.rcParams["axes.facecolor"]
-    return "white" if paper == "none" else paper
+    return dict(boxstyle=shape, facecolor=paper(), edgecolor=edge, lw=1)
 
 
 def _draw_legend(axes: Any) -> None:
-    from minires.style import BLUE
+    from minires.style import BLUE, paper
 
     axes.set_title("how to read it", fontsize=9, pad=13)
-    marks = [("s", "C4", "C4", "a norm"), ("s", "C4", _paper(), "a norm at the very first\nor very last state"),
+    marks = [("s", "C4", "C4", "a norm"), ("s", "C4", paper(), "a norm at the very first\nor very last state"),
              ("o", BLUE, BLUE, "an earlier output or state\nthat is kept")]  # fmt: skip
     for y, (marker, edge, face, text) in zip((9.4, 7.7, 6), marks):
         axes.plot([0.6], [y], marker, color=edge, mfc=face, ms=7, mew=1.5)

@@ -18,8 +18,8 @@ BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK = (f"C{i}" for i in range(7)) 
 CYCLE = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
 PAPER = {"light": "#ffffff", "dark": "#0d1117"}
 
-# What changes where the page is dark: ink turns light, and blue, too dark there, a little lighter.
-_DARK = {"#222222": "#d6dde5", "#0072b2": "#3d9be0"}
+# What changes where the page is dark: ink turns light, paper dark, and blue, too dark there, a little lighter.
+_DARK = {"#222222": "#d6dde5", "#0072b2": "#3d9be0", PAPER["light"]: PAPER["dark"]}
 _INK_SETTINGS = (
     "text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color", "ytick.color", "grid.color",
     "patch.edgecolor",
@@ -43,6 +43,13 @@ def _dark_settings(now: Any) -> dict[str, Any]:
 
     colours = [_DARK.get(c.lower(), c) for c in now["axes.prop_cycle"].by_key()["color"]]
     return {**dict.fromkeys(_INK_SETTINGS, _DARK["#222222"]), "axes.prop_cycle": cycler("color", colours)}
+
+
+def paper() -> str:
+    """The colour of the page under the present style, for a box that hides what runs behind it."""
+    import matplotlib
+
+    return PAPER["dark" if matplotlib.rcParams["text.color"] == _DARK["#222222"] else "light"]
 
 
 def add_caption(figure: Any, text: str) -> None:

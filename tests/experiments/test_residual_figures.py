@@ -230,3 +230,15 @@ def test_sinkhorn_more_steps_less_error_and_a_two_by_two_by_hand():
     assert np.isclose(
         sinkhorn_error.column_error(np.array([[[0.0, 1.0], [0.0, 0.0]]]), 1)[0], abs(rows.sum(0) - 1).max()
     )
+
+
+def test_letters_in_boxes_can_be_read_on_light_and_dark_pages():
+    """A box has the page's own colour; a page that turns dark by itself turns the boxes in an SVG as well."""
+    from minires.style import PAPER, paper, style
+
+    for dark, page in ((False, "light"), (True, "dark")):
+        with style(dark):
+            assert paper() == PAPER[page]
+    text = (figures_folder() / "residual_family.svg").read_text(encoding="utf-8")
+    light, dark = PAPER["light"], PAPER["dark"]
+    assert f"fill: {light}" in text and f'[style*="fill: {light}"] {{ fill: {dark} !important }}' in text
