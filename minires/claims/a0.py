@@ -735,19 +735,21 @@ row("C45b", "8.1", UNCHECKABLE,
     "没有来源的惯例。前一半与公开资料一致（C27a），后一半不一致（C28c）。",
     "no source in the article")
 
-row("C46", "8.2", HOLDS,
+row("C46", "8.2", COND,
     "Pre-Norm: usually no warm-up and larger learning rates; Post-Norm: careful warm-up.",
     "Pre-Norm 通常无需 warm-up、可用更大学习率；Post-Norm 需谨慎 warm-up。",
-    "Sound advice for Xavier's weights. See C24b for when Post-Norm needs none. Measured at one learning rate; "
-    "“larger” rests on the source.",
-    "对 Xavier 权重是好建议。Post-Norm 何时不需要 warm-up，见 C24b。这里只测了一个学习率；“可用更大学习率”依据来源。",
+    "Sound advice for Xavier's weights; from small weights Post-Norm trains without warm-up as well (C24b). Measured "
+    "at one learning rate; “larger” rests on the source.",
+    "对 Xavier 权重是好建议；从小权重出发，Post-Norm 没有 warm-up 也能训练（C24b）。这里只测了一个学习率；“更大学习率”"
+    "依据来源。",
     XIONG,
     measure=trained.warm_up,
     tell="lr {lr:g}: without warm-up Post-Norm {post_cold:.2f}, Pre-Norm {pre_cold:.2f}; with it Post-Norm "
-    "{post_warm:.2f}; letter frequencies {unigram:.2f}",
+    "{post_warm:.2f}; without it from small weights Post-Norm {small_cold:.2f}; letter frequencies {unigram:.2f}",
     tell_zh="lr {lr:g}：无 warm-up 时 Post-Norm {post_cold:.2f}，Pre-Norm {pre_cold:.2f}；有 warm-up 时 Post-Norm "
-    "{post_warm:.2f}；字母频率基线 {unigram:.2f}",
-    rule=Rule(lambda m: m.post_cold > m.post_warm + 0.2 and m.pre_cold < m.unigram - 0.3))
+    "{post_warm:.2f}；小权重、无 warm-up 时 Post-Norm {small_cold:.2f}；字母频率基线 {unigram:.2f}",
+    rule=Rule(lambda m: m.post_cold > m.post_warm + 0.2 and m.pre_cold < m.unigram - 0.3,
+              lambda m: m.small_cold < m.unigram - 0.3))
 
 row("C47", "8.3", HOLDS,
     "Check gradient flow, the size of each contribution, and leave out layers one by one.",

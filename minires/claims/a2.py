@@ -561,11 +561,11 @@ row("C94a", "DeepNet", COND,
 row("C94b", "DeepNet", COND,
     "DeepNorm's updates grow at most like √L.",
     "使用 DeepNorm 后更新有界（至多 √L）。",
-    "True of the weight matrices, of which the theorem speaks: ‖ΔF‖ does not depend on the depth for SGD, and grows "
-    "like √L for Adam, whose steps have a fixed size per parameter. The theorem leaves out biases and the norms' "
-    "gains: no β scales them, and their updates grow faster.",
-    "对定理所说的权重矩阵成立：SGD 下 ‖ΔF‖ 不随深度变化，Adam 下像 √L，因为 Adam 每个参数的步长固定。定理没有涉及偏置"
-    "和归一化的增益：它们不乘 β，其更新增长更快。",
+    "True of the weight matrices: ‖ΔF‖ does not depend on the depth for SGD, and grows like √L for Adam, whose steps "
+    "have a fixed size per parameter. The theorem's bound is written in the scales v, w of the matrices alone. Biases "
+    "and the norms' gains and shifts do not appear in it, no β scales them, and their updates grow faster.",
+    "对权重矩阵成立：SGD 下 ‖ΔF‖ 不随深度变化，Adam 下像 √L，因为 Adam 每个参数的步长固定。定理的界只用矩阵的尺度 v、w"
+    "写成；偏置和归一化的增益、平移不在其中，也不乘 β，它们的更新增长更快。",
     DEEPNET + ", theorem 4.2",
     measure=flow.updates,
     tell="one step, {first} to {last} blocks, exponent of ‖ΔF‖ in depth (SGD / Adam): matrices "

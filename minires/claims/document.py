@@ -29,6 +29,11 @@ WORDS: dict[str, dict[str, Any]] = {
         "on a small machine, the verdict comes from a measurement by a fixed rule, and `minires claims ID --recompute` "
         "measures it again. Otherwise it comes from the source that is named. This page is written by "
         "`minires claims --write-docs`. 中文：[claims.zh.md](claims.zh.md).",
+        "words": "Words: a *block* is attention and a feed-forward network (FFN), each a *sublayer*. In x + F(x) the "
+        "*branch* is F and the *skip* is x; the *stream* is what flows along the skips, x_0 at the bottom, x_K at the "
+        "top. *Skip path alone*: the gradient with every branch's backward pass set to zero. Xavier, LeCun, He, gpt2 "
+        "are initialisations of the weights; *letter frequencies* is the loss of knowing only how often each letter "
+        "occurs. All models are small: a result here says what can happen, not what happens at every size.",
         "verdicts": VERDICTS,
         "count": "rows",
         "twelve": "## The twelve that matter",
@@ -51,6 +56,10 @@ WORDS: dict[str, dict[str, Any]] = {
         "话表述）和判定。能在小机器上测量的，判定由固定规则从测量值得出，可用 `minires claims 编号 --recompute` "
         "重新测量；否则依据所列来源。本页由 `minires claims --write-docs` 生成，数字与英文版来自同一次测量。"
         "English: [claims.md](claims.md).",
+        "words": "用语：一个*块*由注意力和前馈网络（FFN）组成，各为一个*子层*。在 x + F(x) 中，*分支*是 F，*跳跃*是 x；"
+        "沿跳跃流动的是*残差流*，底部为 x_0，顶部为 x_K。*只走跳跃路径*：把所有分支的反向传播置零时的梯度。"
+        "Xavier、LeCun、He、gpt2 是权重的初始化方式；*字母频率基线*是只知道每个字母出现多少次时的损失。"
+        "所有模型都很小：这里的结果说明什么会发生，不说明在任何规模上都如此。",
         "verdicts": {
             "HOLDS": "成立",
             "COND": "有条件成立",
@@ -91,7 +100,8 @@ def document(language: str = "en") -> str:
     """The whole page as Markdown, from the kept results. language: "en" or "zh"."""
     words, rows = WORDS[language], {row["id"]: row for row in outcomes(get_claims())}
     place = list(WORDS).index(language)
-    parts = [words["title"], words["intro"], _summary(words, rows), words["twelve"], words["twelve_intro"]]
+    parts = [words["title"], words["intro"], words["words"], _summary(words, rows)]
+    parts += [words["twelve"], words["twelve_intro"]]
     rows = {id: _in_chinese(row) for id, row in rows.items()} if language == "zh" else rows
     parts += [_group(number, [rows[i] for i in ids], words) for number, ids in enumerate(TWELVE, 1)]
     parts += [words["map"], words["map_intro"], _map(words, place), words["all"]]

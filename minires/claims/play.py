@@ -35,7 +35,7 @@ def unseen(size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return the_play().batch(np.random.default_rng([seed, 11]), size, 32, "val")
 
 
-@measurement(fast={"steps": 200, "seeds": 1}, trains=True, kernels=True)
+@measurement(fast={"steps": 500, "seeds": 1}, trains=True, kernels=True)
 def trained_stream(
     blocks: int = 6, d: int = 64, steps: int = 900, lr: float = 2e-3, seeds: int = 2, seed: int = 0
 ) -> Numbers:

@@ -106,7 +106,7 @@ def copied_layers(depth: int = 56, extra: int = 48, seed: int = 0) -> Numbers:
     return {"difference": float(np.abs(deep(x).data - shallow(x).data).max()), "depth": depth, "shallow": depth - extra}
 
 
-@measurement(fast={"epochs": 6, "plain_depth": 10}, trains=True)
+@measurement(trains=True)
 def lesions(depth: int = 56, plain_depth: int = 20, epochs: int = 20, seed: int = 0) -> Numbers:
     """Leave out one block of a trained net, and several: error on the test images, residual beside plain.
 
@@ -292,7 +292,7 @@ def init_grid(
     return found
 
 
-@measurement(fast={"steps": 60, "seeds": 1}, trains=True, kernels=True)
+@measurement(fast={"seeds": 1}, trains=True, kernels=True)
 def collapse(
     blocks: int = 12, d: int = 32, steps: int = 300, warmup: int = 100, lr: float = 1e-3, seeds: int = 3, seed: int = 0
 ) -> Numbers:  # fmt: skip
