@@ -7,6 +7,7 @@ rule, it says why.
 from minires.probes.ablate import Ablation, ablation
 from minires.probes.attribution import Attribution, logit_attribution
 from minires.probes.composite import Composite, composite_gain, composite_of, mixing_matrices
+from minires.probes.dependency import Dependency, layer_dependency
 from minires.probes.gradient import (
     Decomposition,
     GradientFlow,
@@ -36,20 +37,21 @@ from minires.probes.stream import (
     rank_collapse,
     similarity,
 )
-from minires.probes.update import Update, amplification, expected_update, update_size
+from minires.probes.update import Update, UpdateBound, amplification, expected_update, update_bound, update_size
 from minires.probes.verdicts import Fault, Wiring
 from minires.probes.weights import Composition, MemoryNeurons, composition_scores, memory_neurons, virtual_weight
 from minires.probes.wiring import wiring, wiring_of
 
 __all__ = [
     "Ablation", "Attribution", "Collapse", "ComposedNorms", "Composite", "Composition", "Contribution", "Damage",
-    "Decomposition", "Fault", "GradientFlow", "Growth", "HeadPatterns", "Lens", "Lesions", "MemoryNeurons", "Pass",
-    "Paths", "Pruning", "Quantization", "SampledPaths", "Similarity", "Spectrum", "TunedLens", "Update", "Wiring",
-    "ablation", "activation_growth", "amplification", "attention_maps", "composed_norms", "composite_gain",
-    "composite_of", "composition_scores", "contribution", "delete_random", "draw_graph", "expected_update", "forward",
-    "gradient_flow", "head_outputs", "head_patterns", "inverse_size_product", "jacobian_spectrum", "kendall_tau",
-    "layernorm_jacobian", "lesions", "logit_attribution", "logit_lens", "memory_neurons", "mixing_matrices",
-    "path_gradients", "prune", "quantization", "rank_collapse", "rearranged", "record", "rounded", "sampled_paths",
-    "shuffle", "similarity", "skip_branch_decomposition", "skip_path_product", "state_gradients",
-    "tuned_lens", "update_size", "virtual_weight", "wiring", "wiring_of",
+    "Decomposition", "Dependency", "Fault", "GradientFlow", "Growth", "HeadPatterns", "Lens", "Lesions",
+    "MemoryNeurons", "Pass", "Paths", "Pruning", "Quantization", "SampledPaths", "Similarity", "Spectrum",
+    "TunedLens", "Update", "UpdateBound", "Wiring", "ablation", "activation_growth", "amplification",
+    "attention_maps", "composed_norms", "composite_gain", "composite_of", "composition_scores", "contribution",
+    "delete_random", "draw_graph", "expected_update", "forward", "gradient_flow", "head_outputs", "head_patterns",
+    "inverse_size_product", "jacobian_spectrum", "kendall_tau", "layer_dependency", "layernorm_jacobian", "lesions",
+    "logit_attribution", "logit_lens", "memory_neurons", "mixing_matrices", "path_gradients", "prune", "quantization",
+    "rank_collapse", "rearranged", "record", "rounded", "sampled_paths", "shuffle", "similarity",
+    "skip_branch_decomposition", "skip_path_product", "state_gradients", "tuned_lens", "update_bound", "update_size",
+    "virtual_weight", "wiring", "wiring_of",
 ]  # fmt: skip

@@ -250,7 +250,7 @@ def rule_name(model: Any) -> str:
 
 @dataclass(frozen=True)
 class FinalNorm:
-    """The norm between the stream and the head, with its scale frozen: y = (centre(x)·scale)·γ + β."""
+    """A norm with its scale frozen, first of all the one in front of the head: y = (centre(x)·scale)·γ + β."""
 
     centred: bool
     scale: np.ndarray | float  # (B, T, 1)
@@ -269,16 +269,19 @@ def final_norm(model: Any, x: np.ndarray) -> FinalNorm:
     Raises ValueProblem for a norm that is not a division by a size (DyT).
     """
     norm = getattr(stack_of(model).connection, "final_norm", None)
+    return FinalNorm(False, 1.0, 1.0, 0.0) if norm is None else frozen_norm(norm, x)
+
+
+def frozen_norm(norm: Any, x: np.ndarray) -> FinalNorm:
+    """A norm with the scale that it has at x. Raises ValueProblem as `final_norm` does."""
     x = x.astype(np.float64)
-    if norm is None:
-        return FinalNorm(False, 1.0, 1.0, 0.0)
     if isinstance(norm, LayerNorm):
         scale = 1 / np.sqrt(x.var(-1, keepdims=True) + norm.eps)
         return FinalNorm(True, scale, norm.gamma.data, norm.beta.data)
     if isinstance(norm, RMSNorm):
         return FinalNorm(False, 1 / np.sqrt((x * x).mean(-1, keepdims=True) + norm.eps), norm.gamma.data, 0.0)
     raise ValueProblem(
-        "a final norm can be frozen if it divides by one number per token",
+        "a norm can be frozen if it divides by one number per token",
         type(norm).__name__,
         "LayerNorm and RMSNorm do; tanh bends every entry by itself.",
     )

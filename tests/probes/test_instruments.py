@@ -1,13 +1,18 @@
 """Instruments on every recipe: exact sums where they apply, a reason where they do not."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from minires import probes
 from minires.messages import Explained, ValueProblem
-from minires.models import RECIPES, DecoderLM, DeepMLP, Encoder
+from minires.models import RECIPES, DecoderLM, DeepMLP, Encoder, Stack
+from minires.nn import Maker, Module
 from minires.ops.attention import split_heads
 from minires.ops.sinkhorn import sinkhorn_forward
+from minires.residual import mlp_sites
+from minires.residual.deepnorm import DeepNorm
 from minires.tensor import Tensor
 from minires.train import SGD
 from tests.probes.linear import D, LinearNet, inputs
@@ -48,12 +53,16 @@ TOOLS = {
     "memory": lambda m, x, y: probes.memory_neurons(m),
     "gains": lambda m, x, y: probes.composite_gain(m, x),
     "update": lambda m, x, y: probes.update_size(m, x, m.state_dict()),
+    "bound": lambda m, x, y: probes.update_bound(m, m.state_dict()),
+    "dependency": lambda m, x, y: probes.layer_dependency(m, x),
 }
 EVERYWHERE = {"growth", "similarity", "contribution", "collapse", "spectrum", "ablation", "paths", "sampled", "bits",
               "heads", "update"}  # fmt: skip
 NO_SUM = {"plain", "none", "none_identity", "highway", "post_norm", "residual_dual", "deepnorm", "admin",
           "hyper_connections", "dynamic_hyper_connections", "mhc", "mhc_permutations", "attention_residuals",
           "block_attention_residuals", "denseformer", "laurel_pa", "pre_norm_dyt"}  # fmt: skip
+SEVERAL = {name for name in NO_SUM if "hyper" in name or "mhc" in name or "attention" in name} | {
+    "residual_dual", "denseformer", "laurel_pa"}  # fmt: skip
 
 
 @pytest.mark.parametrize("recipe", sorted(RECIPES))
@@ -70,6 +79,8 @@ def test_every_recipe_gets_an_answer_or_a_reason(recipe):
     assert not refused & EVERYWHERE
     assert ("attribution" in refused) == (recipe in NO_SUM)
     assert ("gains" in refused) == ("hyper" not in recipe and "mhc" not in recipe)
+    assert ("bound" in refused) == (recipe not in ("post_norm", "deepnorm"))
+    assert ("dependency" in refused) == (recipe == "highway" or recipe in SEVERAL)
     assert all(np.array_equal(before[name], array) for name, array in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters())
 
@@ -332,13 +343,122 @@ def test_an_update_is_measured_and_told_apart():
     found = probes.expected_update(model, x, train)
     new = probes.update.stack_output(model, x)
     assert np.isclose(found.total, np.mean(np.linalg.norm(new - old, axis=-1)) / np.sqrt(8))
-    assert set(found.by_group) == {"sublayers", "connection", "ends"} and min(found.by_group.values()) > 0
+    assert set(found.by_group) == {"sublayers", "norms", "connection", "ends"}
+    assert min(found.by_group[group] for group in ("sublayers", "norms", "ends")) > 0 == found.by_group["connection"]
     assert probes.update_size(model, x, model.state_dict()).total == 0
     only_ends = dict(model.state_dict())
     only_ends["tokens.table"] = before["tokens.table"] + 1.0
     moved = probes.update_size(model, x, only_ends)
     assert moved.by_group["sublayers"] == moved.by_group["connection"] == 0 < moved.by_group["ends"]
     assert np.isclose(moved.total, moved.by_group["ends"])
+
+
+def test_norms_and_gates_are_told_apart():
+    """A gain inside a sublayer (NormFormer) counts as a norm, LayerScale's γ as the connection's."""
+    x, _ = text()
+    for recipe, part, group in (("normformer", "inner_norm", "norms"), ("layerscale", "gammas", "connection")):
+        model = build(recipe)
+        before = {name: a + 0.1 * (part in name) for name, a in model.state_dict().items()}
+        found = probes.update_size(model, x, before)
+        assert {name for name, size in found.by_group.items() if size} == {group}
+        assert np.isclose(found.total, found.by_group[group])
+
+
+def test_deepnets_bound_by_hand():
+    """d = 4, hidden 16. Attention: W_V = 0.5, W_O = 0.25 everywhere; feed-forward: W_1 = 0.1, W_2 = 0.2."""
+    model = DecoderLM(7, 4, 2, 1, 6, connection="deepnorm", dtype=np.float64)
+    attention, ffn = model.stack.sublayers
+    weights = (attention.qkv_weight, attention.out_weight, ffn.in_weight, ffn.out_weight)
+    for W, size in zip(weights, (0.5, 0.25, 0.1, 0.2)):
+        W.data[...] = size
+    before = model.state_dict()
+    attention.qkv_weight.data[:, :8] += 5  # queries and keys do not enter
+    attention.qkv_weight.data[0, 8] += 0.3  # one entry of W_V, and one of W_O: ‖Δθ‖ = 0.5
+    attention.out_weight.data[0, 0] += 0.4
+    ffn.in_weight.data[...] += 0.01  # 64 entries: ‖Δθ‖ = 0.08
+    found = probes.update_bound(model, before)
+    assert np.allclose(found.v, [0.5 * 2, 0.1 * np.sqrt(10)]) and np.allclose(found.w, [0.25 * 2, 0.2 * np.sqrt(10)])
+    assert np.allclose(found.moved, [0.5, 0.08]) and found.alpha == 2**0.25
+    assert np.isclose(found.total, (np.sqrt(1.25) * 0.5 + np.sqrt(0.5) * 0.08) / 2**0.25)
+    post = DecoderLM(7, 4, 2, 1, 6, connection="post_norm", dtype=np.float64)
+    assert probes.update_bound(post, post.state_dict()).alpha == 1
+
+
+@pytest.mark.parametrize(("recipe", "blocks", "low", "high"), [
+    ("deepnorm", 3, 0.2, 0.4), ("deepnorm", 12, 0.2, 0.4), ("deepnorm", 48, 0.2, 0.4),
+    ("post_norm", 3, 0.5, 1), ("post_norm", 48, 1, 3),
+])  # fmt: skip
+def test_a_step_beside_deepnets_bound(recipe, blocks, low, high):
+    """One step of SGD on the sublayers' weights: constant beside it in DeepNorm, beyond it in a deep Post-Norm."""
+    model, (x, y) = build(recipe, blocks, d=32), text()
+    before = model.state_dict()
+    for name, p in model.named_parameters():
+        p.lr_scale = float("weight" in name and "stack" in name)
+    model.loss(x, y).backward()
+    SGD(model.parameters(), lr=1e-3).step()
+    moved, bound = probes.update_size(model, x, before).total, probes.update_bound(model, before).total
+    assert low < moved / bound < high
+
+
+def test_xavier_has_size_one_and_deepnorm_beta():
+    for recipe, size in (("post_norm", 1.0), ("deepnorm", (8 * 2) ** -0.25)):
+        found = probes.update_bound(model := build(recipe, d=64), model.state_dict())
+        assert np.allclose([found.v, found.w], size, rtol=0.05) and found.total == 0
+
+
+# ---------------------------------------------------------------------------------------------------- layer dependency
+
+WALSH = np.array([[1.0, 1, 1, 1, -1, -1, -1, -1], [1, 1, -1, -1, 1, 1, -1, -1], [1, -1, 1, -1, 1, -1, 1, -1]])
+
+
+class Fixed(Module):
+    """A branch that returns the same array whatever it reads."""
+
+    def __init__(self, f):
+        self.f = f
+
+    def forward(self, h, ctx=None):
+        return Tensor(np.broadcast_to(self.f, h.shape).astype(float))
+
+
+@pytest.mark.parametrize(("rule", "second", "third"), [
+    ("pre_norm", [1, 1], [1, 1, 1]),
+    ("post_norm", [1, 1], [0.5, 0.5, np.sqrt(0.5)]),  # (a + b)/√2, then ((a + b)/√2 + c)/√2
+    (partial(DeepNorm, alpha=2.0), [2, 1], [4 / np.sqrt(5), 2 / np.sqrt(5), 1]),
+    ("inverse_sqrt_depth", [1, np.sqrt(0.5)], [1, np.sqrt(0.5), np.sqrt(0.5)]),
+])  # fmt: skip
+def test_layer_dependency_of_three_orthogonal_writes_by_hand(rule, second, third):
+    a, b, c = WALSH  # mean 0, size 1, orthogonal
+    make = Maker.of(0, "xavier", np.float64, 2)
+    stack = Stack(mlp_sites(2), [Fixed(b), Fixed(c)], 8, rule, "layernorm", make)
+    found = probes.layer_dependency(stack, a[None, None])
+    for row, sizes in zip(found.shares[1:], (second, third)):
+        assert np.allclose(row[: len(sizes)], np.array(sizes) / np.linalg.norm(sizes), atol=1e-4)
+    assert found.shares[0].tolist() == [1, 0, 0] and found.shares[1, 2] == 0
+    assert np.isclose(found.amplification, np.sum(np.square(found.own)))
+
+
+def test_the_sum_is_checked_with_every_parameter_off_its_start():
+    for recipe in ("post_norm", "admin", "sandwich", "layerscale", "laurel", "parallel", "fixup"):
+        assert np.isfinite(probes.layer_dependency(disturbed(build(recipe)), text()[0]).shares).all(), recipe
+    x = np.random.default_rng(0).standard_normal((1, 3, 8))
+    make = Maker.of(0, "xavier", np.float64, 2)
+    bent = Stack(mlp_sites(2), [Fixed(WALSH[0]), Fixed(WALSH[1])], 8, "post_norm", "dyt", make)
+    with pytest.raises(ValueProblem, match="linear once"):
+        probes.layer_dependency(bent, x)
+
+
+def test_post_norm_depends_on_its_branches_more_than_pre_norm_and_admin():
+    """Admin's point: Σ a_ii² grows like N in Post-Norm, like log N in Pre-Norm, and Admin turns the one into the other.
+
+    From 4 to 16 blocks and from 16 to 64: the same *factor* of about 4 is a law N, the same *difference* a law log N.
+    """
+    found = {name: [probes.layer_dependency(build(name, n, d=32), text()[0]).amplification for n in (4, 16, 64)]
+             for name in ("post_norm", "pre_norm", "admin")}  # fmt: skip
+    small, middle, large = found["post_norm"]
+    assert np.allclose([middle / small, large / middle], 4, atol=0.5)
+    for small, middle, large in (found["pre_norm"], found["admin"]):
+        assert np.isclose(large - middle, middle - small, rtol=0.5) and large < 4 * small
 
 
 def test_amplification_grows_with_depth_in_post_norm_faster_than_in_pre_norm():
@@ -362,7 +482,7 @@ def test_everything_can_be_drawn():
 
     x, y = text()
     for name, tool in TOOLS.items():
-        model = build("mhc" if name == "gains" else "post_norm" if name == "norms" else "pre_norm")
+        model = build({"gains": "mhc", "norms": "post_norm", "bound": "deepnorm"}.get(name, "pre_norm"))
         figure = tool(model, x, y).draw()
         figure.canvas.draw()
         assert figure.axes[0].get_title(loc="left") and figure.axes[0].has_data(), name
