@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minires.experiments import load_result
+from minires.experiments.compare import verdict
 from minires.files import atomic_write
+from minires.sweep import read_lines
 
 HERE = Path(__file__).resolve().parent.parent
 PAGE, RESULTS, FIGURES = HERE / "docs" / "choosing.md", HERE / "docs" / "results", HERE / "figures"
@@ -28,30 +33,127 @@ def costs() -> str:
     return markdown(columns, [[f"`{row['recipe']}`", *(row[c] for c in columns[1:])] for row in rows])
 
 
-def compared(file: str) -> str:
-    rows = sorted(rows_of(RESULTS / file), key=lambda row: (row["loss"] != row["loss"], row["loss"]))
-    columns = ("recipe", "gradient first/last", "stream last/first", "loss", "verdict")
-    return markdown(columns, [[f"`{row['recipe']}`", *(row[c] for c in columns[1:])] for row in rows])
-
-
-def seeds() -> str:
-    rows = [[f"`{row['recipe']}`", row["loss"], row["spread"]] for row in rows_of(RESULTS / "compare_seeds.json")]
-    return markdown(("recipe", "mean loss", "highest - lowest"), rows)
-
-
 def thousand() -> str:
     columns = ("recipe", "sublayers", "first loss", "last loss", "steps that lowered it", "gradient first/last")
     rows = rows_of(FIGURES / "thousand_layers.json")
     return markdown(columns, [[f"`{row['recipe']}`", *(row[c] for c in columns[1:])] for row in rows])
 
 
+# ------------------------------------------------------------------------------------------------ tables from sweeps
+
+Groups = dict[str, list[dict[str, Any]]]  # recipe → its records, one per seed
+
+
+def compared(file: str) -> str:
+    """One row per recipe, best first, and why numbers are missing."""
+    groups = by_recipe(file)
+    rows = sorted(summaries(groups), key=lambda row: np.nan_to_num(row["mean loss"], nan=np.inf))
+    return markdown(tuple(rows[0]), [list(row.values()) for row in rows]) + reasons(groups)
+
+
+def by_recipe(file: str, **settings: Any) -> Groups:
+    """The records of a sweep whose settings are these, by recipe, in the order of their seeds."""
+    groups: Groups = defaultdict(list)
+    for record in sorted(read_lines([RESULTS / file]), key=lambda r: r["settings"]["seed"]):
+        if all(record["settings"][name] == value for name, value in settings.items()):
+            groups[record["settings"]["recipe"]].append(record)
+    return groups
+
+
+def summaries(groups: Groups) -> list[dict[str, Any]]:
+    return [
+        {
+            "recipe": f"`{name}`", "gradient first/last": records[0]["gradient"],
+            "stream last/first": records[0]["growth"], "mean loss": losses(records).mean(),
+            "lowest … highest": span(losses(records), "{:.3f}"),
+            "minus `pre_norm`, same seed": "" if name == "pre_norm" else span(beside(groups, name), "{:+.3f}"),
+            "verdict": verdict(losses(records), records[0]["unigram"]),
+        }
+        for name, records in groups.items()
+    ]  # fmt: skip
+
+
+def losses(records: Sequence[dict[str, Any]]) -> np.ndarray:
+    """One validation loss per seed, NaN where training broke off."""
+    return np.array([np.nan if r["loss"] is None else r["loss"] for r in records])
+
+
+def beside(groups: Groups, name: str) -> np.ndarray:
+    """Loss minus Pre-Norm's from the same seed: the same batches in the same order."""
+    return losses(groups[name]) - losses(groups["pre_norm"])
+
+
+def span(values: np.ndarray, form: str) -> str:
+    return f"{form.format(values.min())} … {form.format(values.max())}"
+
+
+def reasons(groups: Groups) -> str:
+    """A line for every reason that a number is missing, with the recipes that have it."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, records in groups.items():
+        for what, why in records[0]["missing"].items():
+            found[what, why].append(f"`{name}`")
+    return "".join(f"\nNo {what} for {', '.join(names)}: {why}.\n" for (what, why), names in found.items())
+
+
+def chance() -> str:
+    """How much one seed differs from the next, and who is on one side of Pre-Norm with every seed."""
+    groups = {name: r for name, r in by_recipe("compare_12.jsonl").items() if learns(r)}
+    spreads = [np.ptp(losses(records)) for records in groups.values()]
+    differences = {name: beside(groups, name) for name in groups if name != "pre_norm"}
+    lower, higher = ([f"`{n}`" for n, d in differences.items() if (sign * d < 0).all()] for sign in (1, -1))
+    seeds = len(groups["pre_norm"])
+    return (
+        f"From one of the {seeds} seeds to another a recipe's loss moves by {np.median(spreads):.3f} (median of the "
+        f"{len(groups)} that learn; up to {max(spreads):.3f}). With every seed lower than `pre_norm`: "
+        f"{', '.join(lower)}. With every seed higher: {', '.join(higher)}. If nothing but chance were at work, "
+        f"{2 * 0.5**seeds:.0%} of all recipes would still stand on one side with every seed.\n"
+    )
+
+
+def rates() -> str:
+    """Mean loss by learning rate, each over the same seeds; in bold the best rate of a recipe."""
+    found = by_rate()
+    rows, gaps = [], ""
+    for name in next(iter(found.values())):
+        parts = [losses(groups[name]) for groups in found.values()]
+        means = [np.nan_to_num(part.mean(), nan=np.inf) for part in parts]
+        best = int(np.argmin(means))
+        told = [f"**{m:.3f}**" if i == best else f"{m:.3f}" if m < np.inf else None for i, m in enumerate(means)]
+        rows.append((means[best], [f"`{name}`", *told, span(parts[best], "{:.3f}")]))
+        gaps += "".join(gap(name, rate, groups[name]) for rate, groups in found.items())
+    columns = ("recipe", *(f"lr {rate:g}" for rate in found), "at its best: lowest … highest")
+    return markdown(columns, [row for _, row in sorted(rows)]) + gaps
+
+
+def by_rate() -> dict[float, Groups]:
+    """The sweeps at 12 blocks, by learning rate from the lowest on."""
+    tried = {record["settings"]["lr"] for record in read_lines([RESULTS / "rates_12.jsonl"])}
+    found = {rate: by_recipe("rates_12.jsonl", lr=rate) for rate in tried} | {0.002: by_recipe("compare_12.jsonl")}
+    return dict(sorted(found.items()))
+
+
+def gap(name: str, rate: float, records: Sequence[dict[str, Any]]) -> str:
+    """Why there is no mean, or nothing."""
+    why = [r["missing"]["loss"] for r in records if r["loss"] is None]
+    return f"\nNo mean for `{name}` at lr {rate:g}: {why[0]} ({len(why)} of {len(records)} seeds).\n" if why else ""
+
+
+def learns(records: Sequence[dict[str, Any]]) -> bool:
+    return verdict(losses(records), records[0]["unigram"]) == "learns"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "costs": costs,
-    "compare_12": lambda: compared("compare_12.json"),
-    "compare_48": lambda: compared("compare_48.json"),
-    "seeds": seeds,
+    "compare_12": lambda: compared("compare_12.jsonl"),
+    "chance": chance,
+    "rates": rates,
+    "compare_48": lambda: compared("compare_48.jsonl"),
     "thousand": thousand,
 }
+
+
+# -------------------------------------------------------------------------------------------------------- writing them
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -64,7 +166,7 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def cell(value: Any) -> str:
-    """Numbers with three or four digits; nothing for NaN."""
+    """Numbers with three or four digits; a dash for what is missing."""
     if value is None or value != value:
         return "–"
     if isinstance(value, float):
