@@ -125,7 +125,7 @@ def _marking(spans: list[Span]) -> Callable:
 
 def _now() -> int:
     """The number of a node made now."""
-    return Node(None, (), None, (), np.dtype(float)).order
+    return Node(None, (), None, np.empty(())).order
 
 
 def _parts(model: Any, nodes: Sequence[Node], spans: list[Span]) -> dict[Node, str]:
