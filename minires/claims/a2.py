@@ -348,12 +348,12 @@ row("C81", "trade-off", OPEN,
     "hour on such a machine.",
     "机器翻译上有这样的报告。在这里要有定论，需要调过的学习率和多个种子，在这样的机器上约要半小时。",
     ADMIN + "; " + DEEPNET,
-    plan="For each learning rate of 0.0005, 0.001 and 0.002 run `minires sweep --recipes post_norm pre_norm --depth "
-    "6 --width 32 --seeds 0,1,2,3,4 --steps 3000 --warmup 300 --lr 0.001 --out c81.jsonl`; with the best rate of "
-    "each rule compare mean and spread of the final validation losses.",
-    plan_zh="对每个学习率 0.0005、0.001、0.002 运行：`minires sweep --recipes post_norm pre_norm --depth 6 --width "
-    "32 --seeds 0,1,2,3,4 --steps 3000 --warmup 300 --lr 0.001 --out c81.jsonl`；用各自最好的学习率比较最终验证损失的"
-    "均值与离散程度。")
+    plan="`minires sweep --recipes post_norm pre_norm --depth 6 --width 32 --seeds 0,1,2,3,4 --steps 3000 --warmup 300 "
+    "--lr 0.001 --out c81_1.jsonl`, and the same with 0.0005 and 0.002, each into a file of its own; then compare the "
+    "loss on validation text and its spread, each rule at its best learning rate.",
+    plan_zh="运行 `minires sweep --recipes post_norm pre_norm --depth 6 --width 32 --seeds 0,1,2,3,4 --steps 3000 "
+    "--warmup 300 --lr 0.001 --out c81_1.jsonl`，再用 0.0005 和 0.002 各运行一次，各写入自己的文件；然后在各自最好的"
+    "学习率下比较验证文本上的损失及其离散程度。")
 
 row("C82", "trade-off", CONTRADICTS,
     "GPT-2 uses a scale factor on residual outputs against the accumulation.",

@@ -106,34 +106,41 @@ def copied_layers(depth: int = 56, extra: int = 48, seed: int = 0) -> Numbers:
     return {"difference": float(np.abs(deep(x).data - shallow(x).data).max()), "depth": depth, "shallow": depth - extra}
 
 
-@measurement(trains=True)
-def lesions(depth: int = 56, plain_depth: int = 20, epochs: int = 20, seed: int = 0) -> Numbers:
+@measurement(fast={"seeds": 1}, trains=True)
+def lesions(depth: int = 56, plain_depth: int = 20, epochs: int = 20, seeds: int = 3, seed: int = 0) -> Numbers:
     """Leave out one block of a trained net, and several: error on the test images, residual beside plain.
 
-    one: mean and worst over all blocks. several: mean error by how many random blocks are left out, up to all of them.
-    cut: mean error when one block keeps its branch and loses its skip. plain: a plain net, where a block that is left
-    out is replaced by the identity. ratio: ‖F‖/‖x‖ of the residual net's blocks; start_ratio: their median before
-    training.
+    Means over seeds. one: over all blocks; worst: the largest. several: by how many random blocks are left out, up to
+    all of them. cut: when one block keeps its branch and loses its skip; cut_best: the smallest. plain: a plain net,
+    where a block that is left out is replaced by the identity. ratio: ‖F‖/‖x‖ of the residual net's blocks;
+    start_ratio: their median before training.
     """
+    cells = [_lesions_of(depth, plain_depth, epochs, s) for s in range(seed, seed + seeds)]
+    means = {name: np.mean([cell[name] for cell in cells], axis=0) for name in cells[0]}
+    return means | {"depth": depth, "plain_depth": plain_depth, "blocks": (depth - 2) // 2, "seeds": seeds,
+                    "counts": _counts((depth - 2) // 2)}  # fmt: skip
+
+
+def _counts(blocks: int) -> list[int]:
+    """How many blocks are left out together."""
+    return [1, 2, 4, 8, 16, blocks]
+
+
+def _lesions_of(depth: int, plain_depth: int, epochs: int, seed: int) -> Numbers:
     data = digits(seed)
-    residual = digit_net("residual", depth, seed)
-    start = float(np.median(_ratios(residual, data.x_test)))
-    residual = train_digits(residual, data, epochs, seed)
-    plain = train_digits(digit_net("plain", plain_depth, seed), data, epochs, seed)
-    found: Numbers = {"depth": depth, "plain_depth": plain_depth}
+    residual, plain = digit_net("residual", depth, seed), digit_net("plain", plain_depth, seed)
+    found: Numbers = {"start_ratio": np.median(_ratios(residual, data.x_test))}
     for name, net in (("residual", residual), ("plain", plain)):
+        train_digits(net, data, epochs, seed)
         single = [_error_without(net, data, [k]) for k in range(len(net.stack.sites))]
-        found |= {f"{name}_error": errors(net, data)[1], f"{name}_one": float(np.mean(single)),
-                  f"{name}_worst": max(single)}  # fmt: skip
-    rng = np.random.default_rng([seed, 4])
-    blocks = len(residual.stack.sites)
-    counts = [1, 2, 4, 8, 16, blocks]
-    several = [np.mean([_error_without(residual, data, rng.permutation(blocks)[:k]) for _ in range(8)]) for k in counts]
-    cut = [_error_cut(residual, data, k) for k in range(blocks)]
-    ratios = _ratios(residual, data.x_test)
-    return found | {"blocks": blocks, "counts": counts, "several": several, "largest_ratio": max(ratios),
-                    "cut": float(np.mean(cut)), "cut_best": min(cut), "median_ratio": float(np.median(ratios)),
-                    "start_ratio": start}  # fmt: skip
+        found |= {f"{name}_error": errors(net, data)[1], f"{name}_one": np.mean(single), f"{name}_worst": max(single)}
+    rng, blocks = np.random.default_rng([seed, 4]), len(residual.stack.sites)
+    draws = [[rng.permutation(blocks)[:k] for _ in range(8)] for k in _counts(blocks)]
+    cut, ratios = [_error_cut(residual, data, k) for k in range(blocks)], _ratios(residual, data.x_test)
+    return found | {
+        "several": np.array([np.mean([_error_without(residual, data, gone) for gone in same]) for same in draws]),
+        "cut": np.mean(cut), "cut_best": min(cut), "median_ratio": np.median(ratios), "largest_ratio": max(ratios),
+    }  # fmt: skip
 
 
 def _ratios(net: DeepMLP, x: np.ndarray) -> list[float]:
@@ -231,32 +238,37 @@ def train_play(model: DecoderLM, corpus: CharCorpus, steps: int, lr: float, warm
     return completed(history, steps).evaluations[-1][1]
 
 
-@measurement(fast={"depths": (1, 6), "steps": 80}, trains=True)
-def without_addition(depths: tuple = (1, 2, 4, 6), steps: int = 200, d: int = 32, seed: int = 0) -> Numbers:
-    """A character model with LN(F(x)) for a layer, and with Pre-Norm: validation loss by depth."""
+@measurement(fast={"depths": (1, 6), "steps": 80, "seeds": 1}, trains=True, kernels=True)
+def without_addition(
+    depths: tuple = (1, 2, 4, 6), steps: int = 200, d: int = 32, seeds: int = 3, seed: int = 0
+) -> Numbers:  # fmt: skip
+    """A character model with LN(F(x)) for a layer, and with Pre-Norm: validation loss by depth, means over seeds."""
     corpus = CharCorpus(hamlet())
     base = corpus.baselines()
-    found: Numbers = {"depths": list(depths), "steps": steps, "unigram": base.unigram, "bigram": base.bigram}
+    found: Numbers = {"depths": list(depths), "steps": steps, "seeds": seeds, "unigram": base.unigram,
+                      "bigram": base.bigram}  # fmt: skip
     for name in ("none", "pre_norm"):
         found[name] = [
-            train_play(
-                DecoderLM(len(corpus.vocab), d, 4, n, 32, connection=name, init="xavier", rng=seed),
-                corpus, steps, 3e-3, 0, seed,
-            )
-            for n in depths
-        ]  # fmt: skip
+            float(np.mean([_stacked(corpus, name, n, d, steps, s) for s in range(seed, seed + seeds)])) for n in depths
+        ]
     return found | {"shallow_none": found["none"][0], "deep_none": found["none"][-1],
                     "deep_pre": found["pre_norm"][-1], "deepest": depths[-1]}  # fmt: skip
 
 
-@measurement(fast={"steps": 140, "seeds": 1}, trains=True)
-def warm_up(blocks: int = 6, steps: int = 200, lr: float = 6e-3, d: int = 32, seeds: int = 2, seed: int = 0) -> Numbers:
+def _stacked(corpus: CharCorpus, connection: str, blocks: int, d: int, steps: int, seed: int) -> float:
+    model = DecoderLM(len(corpus.vocab), d, 4, blocks, 32, connection=connection, init="xavier", rng=seed)
+    return train_play(model, corpus, steps, 3e-3, 0, seed)
+
+
+@measurement(fast={"steps": 140, "seeds": 1}, trains=True, kernels=True)
+def warm_up(blocks: int = 6, steps: int = 200, lr: float = 6e-3, d: int = 32, seeds: int = 3, seed: int = 0) -> Numbers:
     """Post-Norm and Pre-Norm without warm-up (cold) and with half the steps of it (warm): mean validation loss.
 
     Xavier's weights; small_cold: Post-Norm with GPT-2's N(0, 0.02²), which are small at this width.
     """
     corpus = CharCorpus(hamlet())
-    found: Numbers = {"blocks": blocks, "steps": steps, "lr": lr, "unigram": corpus.baselines().unigram}
+    found: Numbers = {"blocks": blocks, "steps": steps, "lr": lr, "seeds": seeds,
+                      "unigram": corpus.baselines().unigram}  # fmt: skip
     runs = {"post_cold": ("post_norm", "xavier", 0), "post_warm": ("post_norm", "xavier", steps // 2),
             "pre_cold": ("pre_norm", "xavier", 0), "pre_warm": ("pre_norm", "xavier", steps // 2),
             "small_cold": ("post_norm", "gpt2", 0)}  # fmt: skip

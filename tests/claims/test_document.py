@@ -51,6 +51,14 @@ def test_a_command_of_the_map_exists(article, command):
         assert [get_recipe(name) for name in args.names]
 
 
+def test_a_planned_experiment_can_be_started():
+    planned = [(text, command) for claim in CLAIMS.values() for text in (claim.plan, claim.plan_zh) if text
+               for command in re.findall("`minires (.*?)`", text)]  # fmt: skip
+    assert {text for text, _ in planned} == {t for c in CLAIMS.values() for t in (c.plan, c.plan_zh) if t}
+    for _, command in planned:
+        assert parse(shlex.split(command)).command
+
+
 def test_every_claim_is_in_the_map():
     mapped = {claim.id for section in SECTIONS if section.ids for claim in get_claims(section.ids.split())}
     assert mapped == set(CLAIMS)
