@@ -47,7 +47,8 @@ Groups = dict[str, list[dict[str, Any]]]  # recipe → its records, one per seed
 def compared(file: str) -> str:
     """One row per recipe, best first, and why numbers are missing."""
     groups = by_recipe(file)
-    rows = sorted(summaries(groups), key=lambda row: np.nan_to_num(row["mean loss"], nan=np.inf))
+    order = sorted(groups, key=lambda name: np.nan_to_num(losses(groups[name]).mean(), nan=np.inf))
+    rows = summaries({name: groups[name] for name in order})
     return markdown(tuple(rows[0]), [list(row.values()) for row in rows]) + reasons(groups)
 
 
@@ -64,7 +65,7 @@ def summaries(groups: Groups) -> list[dict[str, Any]]:
     return [
         {
             "recipe": f"`{name}`", "gradient first/last": records[0]["gradient"],
-            "stream last/first": records[0]["growth"], "mean loss": losses(records).mean(),
+            "stream last/first": records[0]["growth"], "mean loss": told(losses(records).mean(), "{:.3f}"),
             "lowest … highest": span(losses(records), "{:.3f}"),
             "minus `pre_norm`, same seed": "" if name == "pre_norm" else span(beside(groups, name), "{:+.3f}"),
             "verdict": verdict(losses(records), records[0]["unigram"]),
@@ -83,8 +84,13 @@ def beside(groups: Groups, name: str) -> np.ndarray:
     return losses(groups[name]) - losses(groups["pre_norm"])
 
 
-def span(values: np.ndarray, form: str) -> str:
-    return f"{form.format(values.min())} … {form.format(values.max())}"
+def span(values: np.ndarray, form: str) -> str | None:
+    low, high = told(values.min(), form), told(values.max(), form)
+    return low and f"{low} … {high}"
+
+
+def told(value: float, form: str) -> str | None:
+    return None if np.isnan(value) else form.format(value)
 
 
 def reasons(groups: Groups) -> str:
@@ -119,8 +125,8 @@ def rates() -> str:
         parts = [losses(groups[name]) for groups in found.values()]
         means = [np.nan_to_num(part.mean(), nan=np.inf) for part in parts]
         best = int(np.argmin(means))
-        told = [f"**{m:.3f}**" if i == best else f"{m:.3f}" if m < np.inf else None for i, m in enumerate(means)]
-        rows.append((means[best], [f"`{name}`", *told, span(parts[best], "{:.3f}")]))
+        shown = [f"**{m:.3f}**" if i == best else f"{m:.3f}" if m < np.inf else None for i, m in enumerate(means)]
+        rows.append((means[best], [f"`{name}`", *shown, span(parts[best], "{:.3f}")]))
         gaps += "".join(gap(name, rate, groups[name]) for rate, groups in found.items())
     columns = ("recipe", *(f"lr {rate:g}" for rate in found), "at its best: lowest … highest")
     return markdown(columns, [row for _, row in sorted(rows)]) + gaps

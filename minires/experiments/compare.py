@@ -169,9 +169,9 @@ def _ending(rows: list[dict[str, Any]], seeds: int) -> str:
     bad = [row["recipe"] for row in rows if row["verdict"] != "learns"]
     if not good:
         return "nothing has learned more than letters"
-    chance = " (one seed: near losses may be chance)" if good[1:] and seeds == 1 else ""
+    chance = "; one seed, so near losses may be chance" if good[1:] and seeds == 1 else ""
     worst = f", and these have not learned: {', '.join(bad)}" if bad else ""
-    return f"the lowest loss is {good[0][0]:.3f} ({good[0][1]}){chance}{worst}"
+    return f"the lowest loss is {good[0][0]:.3f} ({good[0][1]}{chance}){worst}"
 
 
 def draw(result: Result) -> Any:

@@ -84,8 +84,13 @@ def test_tables_are_made_from_what_the_records_hold(tmp_path, monkeypatch):
     monkeypatch.setattr(WRITER, "RESULTS", tmp_path)
     first, _, rezero, pre_norm, _, reason = WRITER.compared("x.jsonl").splitlines()
     assert first.startswith("| recipe | gradient") and reason == "No gradient first/last for `rezero`: no gradient."
-    assert rezero == "| `rezero` | – | 1 | 1.95 | 1.900 … 2.000 | -0.200 … -0.100 | learns |"
-    assert pre_norm.startswith("| `pre_norm` | 2 | 1 | 2.1 | 2.000 … 2.200 |  | learns")
+    assert rezero == "| `rezero` | – | 1 | 1.950 | 1.900 … 2.000 | -0.200 … -0.100 | learns |"
+    assert pre_norm.startswith("| `pre_norm` | 2 | 1 | 2.100 | 2.000 … 2.200 |  | learns")
+
+    told[2:] = [record("none", seed, None, missing={"loss": "it broke off"}) for seed in (0, 1)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(r) + "\n" for r in told))
+    *_, pre_norm, none, _, reason = WRITER.compared("x.jsonl").splitlines()
+    assert none.endswith("| – | – | – | broke off |") and reason == "No loss for `none`: it broke off."
 
 
 @pytest.mark.parametrize("line", [line for line in PAGE.splitlines() if line.startswith("minires ")])
