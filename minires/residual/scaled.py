@@ -140,8 +140,9 @@ class LayerNormScaling(PreNorm):
     ∂x_{l+1}/∂x_l = I + b^-½ J_F·J_LN: the +I stands alone. The deeper the block, the quieter what it reads.
     Initialisation: as in Pre-Norm, without GPT-2's 1/√K, which the authors advise against here.
     Source: "The Curse of Depth", arXiv:2502.05795, eq. 8.
-    Discrepancy: none in the factor (lmsdss/LayerNorm-Scaling counts blocks from 0 and adds 1); there the norm is an
-    RMSNorm, here either.
+    Discrepancy: none in the factor (lmsdss/LayerNorm-Scaling counts blocks from 0 and adds 1). There the norm is an
+    RMSNorm, here either; and at commit 33c3899 the name "LNS" is put into lower case before it is compared with "LNS",
+    so that the branch with the factor is never taken.
     """
 
     equation = "x ← x + F(LN(x)/√block), y = LN_f(x)"
