@@ -15,7 +15,7 @@ class Parallel(Connection):
     cross term J_M·J_LN·J_A of the sequential block.
     Initialisation: as in Pre-Norm.
     Source: GPT-J, and PaLM, arXiv:2204.02311, section 2.
-    Discrepancy: GPT-NeoX-20B keeps two norms, by a documented mistake.
+    Discrepancy: GPT-NeoX-20B has a norm for each sublayer, by an oversight that its paper reports.
     """
 
     arity = 2
