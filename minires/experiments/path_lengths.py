@@ -82,6 +82,6 @@ def draw(result: Result) -> Any:
         axes.bar(range(len(counts)), study["shares"], color=colour, width=0.8, label="the gradient")
         axes.plot(counts, color=INK, marker=".", ms=3, lw=1, label="number of paths")
         axes.set(xlabel="branches on the path", title=study["recipe"])
-    grid[0][0].set_ylabel("share")
+    grid[0][0].set_ylabel("share of all")
     grid[0][0].legend(loc="upper right")
     return figure

@@ -101,8 +101,8 @@ def caption(result: Result) -> str:
     return (
         f"{layers} layers, d = {result.settings['d']}, independent zero-mean branches of size τ. Left: with the skip "
         f"the gradient is {small['gain_with_skip']:.2f} times its size at τ = {small['tau']:g}, without it "
-        f"{small['gain_without_skip']:.0e}. But +I alone does not keep it at 1: at τ = {large['tau']:g} it is "
-        f"{large['gain_with_skip']:.1e}, as (1 + τ²)^(L/2) says. Right: small branches mean short paths. An average "
+        f"{small['gain_without_skip']:.1g}. But +I alone does not keep it at 1: at τ = {large['tau']:g} it is "
+        f"{large['gain_with_skip']:.2g}, as (1 + τ²)^(L/2) says. Right: small branches mean short paths. An average "
         f"path has {layers / 2:g} branches; those that carry the gradient have {lengths}."
     )
 

@@ -116,7 +116,7 @@ def draw(result: Result) -> Any:
     from minires.style import BLUE, VERMILLION
 
     rows = result.data["rows"]
-    figure, axes = plt.subplots(figsize=(10, 0.3 * len(rows) + 1.4))
+    figure, axes = plt.subplots(figsize=(10, max(3.2, 0.3 * len(rows) + 1.4)))
     for y, row in enumerate(rows):
         _draw_row(axes, y, row)
     axes.set_xscale("log")
@@ -125,7 +125,7 @@ def draw(result: Result) -> Any:
     axes.set(xlabel="singular value of ∂x_K/∂x_0 (1: the identity)", title=title, xlim=(FLOOR * 0.6, None))
     axes.set_yticks(range(len(rows)), [row["rule"].replace("_", " ") for row in rows])
     axes.text(1.02, -1, "∂x_{l+1}/∂x_l", transform=axes.get_yaxis_transform(), fontsize=8, weight="bold", va="center")
-    axes.invert_yaxis()
+    axes.set_ylim(len(rows) - 0.4, -1.4)  # the first rule on top
     axes.plot([], [], "o", color=BLUE, ms=6, label="skip path alone")
     axes.plot([], [], "D", color=VERMILLION, ms=5, mfc="none", label="the whole")
     axes.legend(loc="lower right")
