@@ -15,7 +15,7 @@ class ResiDual(Connection):
     Backward: the gradient of d is the same at every depth, and each branch hears it as well as its own norm's.
     Initialisation: Xavier.
     Source: Xie et al. 2023, arXiv:2304.14802, eq. 7-8.
-    Discrepancy: microsoft/ResiDual can scale d at the start and x at the end (`res_input_norm_scale`, `alpha`, both 1 by
+    Discrepancy: microsoft/ResiDual can scale d at the start and x at the end (`res_input_norm_scale` and `alpha`, 1 by
     default) and has eps = 1e-7 in LN_f; the paper's main equation, followed here, has no scales.
     """
 
