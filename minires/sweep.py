@@ -300,19 +300,29 @@ def _result(future: Any) -> Record:
 
 
 def summary(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """One row per recipe, depth and width: mean loss over the seeds, its spread, and what the gradients did."""
-    groups: dict[tuple, list[Record]] = defaultdict(list)
+    """One row per setting other than the seed: mean loss over the seeds, its spread, and what the gradients did.
+
+    A row names its recipe, depth and width, and every other setting in which the records differ (a learning rate, say).
+    """
+    groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        s = record["settings"]
-        groups[s["recipe"], s["depth"], s["width"]].append(record)
-    return [_row(place, group) for place, group in groups.items()]
+        groups[json.dumps({**record["settings"], "seed": None}, sort_keys=True)].append(record)
+    named = _varying([group[0]["settings"] for group in groups.values()])
+    return [_row({name: group[0]["settings"].get(name) for name in named}, group) for group in groups.values()]
 
 
-def _row(place: tuple, group: list[Record]) -> dict[str, Any]:
+def _varying(settings: list[dict[str, Any]]) -> list[str]:
+    """The settings worth a column: recipe, depth, width, and those that do not have one value everywhere."""
+    names = dict.fromkeys(name for s in settings for name in s if name != "seed")
+    always = ("recipe", "depth", "width")
+    return [*always, *(n for n in names if n not in always and len({s.get(n) for s in settings}) > 1)]
+
+
+def _row(place: dict[str, Any], group: list[Record]) -> dict[str, Any]:
     losses = [r["loss"] for r in group if r["loss"] is not None]
     mean = sum(losses) / len(losses) if losses else None
-    return {
-        "recipe": place[0], "depth": place[1], "width": place[2], "seeds": len(group), "loss": mean,
+    return place | {
+        "seeds": len(group), "loss": mean,
         "spread": max(losses) - min(losses) if losses else None, "broke off": len(group) - len(losses),
         "gradient first/last": group[0]["gradient"], "stream last/first": group[0]["growth"],
         "seconds": round(sum(r["seconds"] for r in group), 1),

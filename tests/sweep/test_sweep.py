@@ -179,6 +179,14 @@ def test_the_summary_is_over_seeds_and_counts_runs_that_broke_off():
     assert (rows[1]["loss"], rows[1]["broke off"], rows[1]["spread"]) == (1.5, 0, 1.0)
 
 
+@pytest.mark.parametrize("setting", [{"lr": 0.1}, {"steps": 9}, {"warmup": 3}, {"batch": 1}, {"length": 4}])
+def test_the_summary_never_averages_over_anything_but_seeds(setting):
+    (name, value), (one, two) = *setting.items(), CELLS[:2]  # two seeds of one cell
+    rows = summary([pretend(cell) for cell in (one, two, replace(one, **setting), replace(two, **setting))])
+    assert [(row[name], row["seeds"], row["loss"]) for row in rows] == [(getattr(one, name), 2, 1.5), (value, 2, 1.5)]
+    assert name not in summary([pretend(one)])[0], "a setting that all share needs no column"
+
+
 # ---------------------------------------------------------------------------------------------------------- real cells
 
 
