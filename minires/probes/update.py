@@ -113,7 +113,9 @@ def update_bound(model: Any, before: Mapping[str, np.ndarray]) -> UpdateBound:
     ‖Δθ_i‖: Frobenius, over the same two weights. Queries, keys and biases do not enter. It is to be compared with
     `update_size` of the sublayers alone, and counts magnitudes, as for a stream of one number: after one step of SGD
     DeepNorm has moved by a quarter to a third of it at 3, 12 and 48 blocks, Post-Norm by two thirds of it at 3, and by
-    more than it at 48.
+    more than it at 48. There every sublayer's own change is still within its part (about half of it), but the theorem
+    also takes the layers above to pass any change on alike. DeepNorm's do. In an untrained deep Post-Norm all tokens
+    have become one vector, and its layers amplify a change along the gradient 10 to 30 times as much as a random one.
     Source: Wang et al. 2022, arXiv:2203.00555, theorem 4.2; Post-Norm has α = 1.
     Raises ValueProblem for other rules, and for sublayers that are not two matrices.
     """

@@ -59,8 +59,8 @@ class LAuReLPA(Connection):
     so it is applied once, to the sum Σ_j γ_lj x_j, which is one operation.
     ∂x_{l+1}/∂x_l = I + J_F·J_LN: the +I stands alone, and beside it ∂x_{l+1}/∂x_j = γ_lj (A_l B_l)ᵀ for every j < l.
     The state grows, so the Jacobian of a step is rectangular.
-    Initialisation: γ_lj = 1/l (the mean of what is there), A random, B = 0: Pre-Norm at first. γ = B = 0 together would
-    be a saddle, where neither ever gets a gradient.
+    Initialisation: ours, chosen so that it is Pre-Norm at first and still learns: γ_lj = 1/l (the mean of what is
+    there), A random, B = 0. γ = B = 0 together would be a saddle, where neither ever gets a gradient.
     Source: Menghani et al. 2024, arXiv:2411.07501, section 2, variant PA, with the low-rank h of the LR variant.
     Discrepancy: none known; Gemma 3n, the public model with LAuReL, has the LR variant only.
     """

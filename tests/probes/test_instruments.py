@@ -400,6 +400,23 @@ def test_a_step_beside_deepnets_bound(recipe, blocks, low, high):
     assert low < moved / bound < high
 
 
+@pytest.mark.parametrize(("recipe", "low", "high", "collapsed"), [
+    ("deepnorm", 1, 1.1, False), ("post_norm", 8, 50, True),
+])  # fmt: skip
+def test_why_a_deep_post_norm_moves_beyond_the_bound(recipe, low, high, collapsed):
+    """The bound takes later layers to pass any change on alike; Post-Norm's prefer the direction of the gradient."""
+    model, (x, y) = build(recipe, 48, d=32), text()
+    x_0, rng = probes.forward(model, x).states[0], np.random.default_rng(0)
+
+    def gain(direction):
+        change = 1e-6 * direction / np.linalg.norm(direction)
+        return np.linalg.norm((model.stack(Tensor(x_0 + change)) - model.stack(Tensor(x_0))).data)
+
+    along, random = gain(probes.state_gradients(model, x, y)[0]), gain(rng.standard_normal(x_0.shape))
+    assert low < along / random < high
+    assert (probes.rank_collapse(model, x).cosine[-1] > 0.99) == collapsed
+
+
 def test_xavier_has_size_one_and_deepnorm_beta():
     for recipe, size in (("post_norm", 1.0), ("deepnorm", (8 * 2) ** -0.25)):
         found = probes.update_bound(model := build(recipe, d=64), model.state_dict())
