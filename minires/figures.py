@@ -2,7 +2,8 @@
 
 `figures/` holds, for every experiment with a figure, NAME.json (the data), NAME.svg (the picture; some also have
 NAME.png and NAME_dark.png), and one manifest.json with a hash of everything that a picture comes from: the data, the
-code that measured it, the code that drew it, the picture itself. A picture also carries the hash of its data inside.
+code that measured it, the code that this imports, the code that drew it, the picture itself. A picture also carries
+the hash of its data inside.
 
     make()                      measure and draw what is missing or stale, leave the rest alone
     make(check=True)            change nothing, need no matplotlib: say whether every picture belongs to its data
@@ -25,9 +26,11 @@ from minires.experiments import EXPERIMENTS, Experiment, Result, get_experiment,
 from minires.experiments.result import plain
 from minires.files import atomic_write, write_problem
 from minires.messages import FileProblem, ValueProblem
+from minires.sources import imported_code
 from minires.ui import progress
 
 MANIFEST = "manifest.json"
+MEASURED = ("measured by", "measured with")
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,11 @@ def make(
 
 def hashes(experiment: Experiment, place: Path) -> dict[str, str]:
     """Hashes of everything that the figure in `place` comes from, as they are now; "" for a missing file."""
-    found = {"measured by": code_hash(experiment, "run"), "drawn by": code_hash(experiment, "draw", "caption")}
+    found = {
+        "measured by": code_hash(experiment, "run"),
+        "measured with": digest(imported_code(_source(experiment)).encode()),
+        "drawn by": code_hash(experiment, "draw", "caption"),
+    }
     return found | {file: file_hash(place / file) for file in files(experiment)}
 
 
@@ -99,12 +106,15 @@ def file_hash(path: Path) -> str:
 
 def code_hash(experiment: Experiment, *roots: str) -> str:
     """A hash of those parts of the experiment's file that `roots` use, and of the style for drawing code."""
-    source = Path(str(experiment.load().__file__)).read_text(encoding="utf-8")
-    text = source_of(source, roots)
+    text = source_of(_source(experiment), roots)
     if "draw" in roots:
         sheets = sorted(p for p in resources.files("minires.style").iterdir() if p.name.endswith((".py", ".mplstyle")))  # type: ignore[type-var]
         text += "".join(sheet.read_text(encoding="utf-8") for sheet in sheets)
     return digest(text.encode())
+
+
+def _source(experiment: Experiment) -> str:
+    return Path(str(experiment.load().__file__)).read_text(encoding="utf-8")
 
 
 def source_of(source: str, roots: Sequence[str]) -> str:
@@ -165,24 +175,34 @@ def _update(experiment: Experiment, place: Path) -> Outcome:
 
     The manifest is written last: after a kill in between, it does not fit, and the next call repairs the rest.
     """
-    noted, status = read_manifest(place).get(experiment.name, {}), "fresh"
-    data = place / files(experiment)[0]
-    if not _data_fit(experiment, place, noted):
-        atomic_write(data, _one_thread(experiment.run).to_json())
-        status = "measured"
-    if status == "measured" or hashes(experiment, place) != noted:
+    noted, data = read_manifest(place).get(experiment.name, {}), place / files(experiment)[0]
+    status = "fresh" if _data_fit(experiment, place, noted) else _measure(experiment, data, noted)
+    now = hashes(experiment, place)
+    if status == "measured" or any(now[key] != noted.get(key) for key in now if key not in MEASURED):
         for file, raw in pictures(experiment, load_result(data), file_hash(data)):
             atomic_write(place / file, raw)
-        _write_manifest(place, experiment.name, hashes(experiment, place))
-        status = status if status == "measured" else "drawn"
+        status, now = status if status == "measured" else "drawn", hashes(experiment, place)
+    if now != noted:
+        _write_manifest(place, experiment.name, now)
     return Outcome(experiment.name, status)
+
+
+def _measure(experiment: Experiment, data: Path, noted: dict[str, str]) -> str:
+    """Measure. Data that were noted stay as they are if the numbers come out again: then only code has changed."""
+    again = _one_thread(experiment.run)
+    if file_hash(data) and file_hash(data) == noted.get(data.name):
+        stored = load_result(data)
+        if stored.settings == again.settings and not list(_differences(experiment, stored, again)):
+            return "agrees"
+    atomic_write(data, again.to_json())
+    return "measured"
 
 
 def _data_fit(experiment: Experiment, place: Path, noted: dict[str, str]) -> bool:
     """Whether the data file is the one that was noted, made by the present code with the present defaults."""
     file = files(experiment)[0]
     now = hashes(experiment, place)
-    if not now[file] or any(now[key] != noted.get(key) for key in (file, "measured by")):
+    if not now[file] or any(now[key] != noted.get(key) for key in (file, *MEASURED)):
         return False
     return load_result(place / file).settings == plain(experiment.settings)
 
@@ -272,17 +292,26 @@ def _check(experiment: Experiment, place: Path) -> Outcome:
 
 def _recompute(experiment: Experiment, place: Path) -> Outcome:
     """Measure again with the stored settings and compare number by number."""
-    module, data = experiment.load(), place / files(experiment)[0]
+    data = place / files(experiment)[0]
     if not data.exists():
         return Outcome(experiment.name, "stale", f"{data.name} is missing")
     stored = load_result(data)
-    again = _one_thread(experiment.run, **stored.settings)
-    rtol, atol = getattr(module, "RTOL", 1e-6), getattr(module, "ATOL", 1e-12)
-    faults = list(differences(stored.data, again.data, rtol, atol))
+    faults = list(_differences(experiment, stored, _one_thread(experiment.run, **stored.settings)))
+    rtol, _ = _tolerance(experiment)
     if not faults:
         return Outcome(experiment.name, "agrees", f"within {rtol:g}")
     more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
     return Outcome(experiment.name, "wrong", f"{faults[0]}{more} (tolerance {rtol:g})")
+
+
+def _differences(experiment: Experiment, stored: Result, again: Result) -> Iterator[str]:
+    return differences(stored.data, again.data, *_tolerance(experiment))
+
+
+def _tolerance(experiment: Experiment) -> tuple[float, float]:
+    """The relative and the absolute one: RTOL and ATOL of the experiment's module."""
+    module = experiment.load()
+    return getattr(module, "RTOL", 1e-6), getattr(module, "ATOL", 1e-12)
 
 
 def differences(old: Any, new: Any, rtol: float, atol: float, where: str = "data") -> Iterator[str]:
