@@ -1,18 +1,18 @@
-"""`minires bench`: how fast this package is on this machine, beside NumPy, PyTorch and what the machine could do.
+"""`minires bench`: how fast this package is on this machine, beside NumPy, PyTorch, JAX and the machine's peak.
 
     timing.py     how two programs are compared on a machine that others use too
     machine.py    what was measured on, and which settings of it would mislead
-    peers.py      PyTorch, where it is installed, held to the same number of threads
+    peers.py      PyTorch and JAX, where they are installed, held to the same number of threads
     kernels.py    softmax, LayerNorm, GELU, cross-entropy, AdamW
     attention.py  causal attention, and its memory for long sequences
     products.py   the top of the matmul ladder beside OpenBLAS
-    training.py   whole training steps on one thread and on two
+    training.py   whole training steps on one thread and on two; step_ours.py, step_torch.py and step_jax.py take them
     overhead.py   what the engine adds to bare NumPy, and how long an import takes
     goals.py      geometric means beside the goals
     report.py     the tables
 
-Every group is a function of `quick` that returns rows of plain data. PyTorch is never required: without it the columns
-that need it are empty.
+Every group is a function of `quick` that returns rows of plain data. PyTorch and JAX are never required: without
+one of them the columns that need it are empty.
 """
 
 from __future__ import annotations

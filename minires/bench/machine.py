@@ -45,7 +45,7 @@ def load() -> float | None:
 def versions() -> dict[str, str]:
     """Versions of everything that is timed here; only what is installed."""
     found = {"python": platform.python_version()}
-    for name in ("minires", "numpy", "numba", "torch", "autograd"):
+    for name in ("minires", "numpy", "numba", "torch", "jax", "autograd"):
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

@@ -12,9 +12,10 @@ ABOUT = {
     "kernels": "Operations around the products (NumPy, PyTorch: their time / ours)",
     "attention": "Causal attention, forward + backward (NumPy, PyTorch: their time / ours)",
     "matmul": "Matrix products on one thread (OpenBLAS: its time / ours)",
-    "training": "Training steps (batch, T, d, layers, heads), one thread (PyTorch: its time / ours)",
+    "training": "Training steps (batch, T, d, layers, heads), one thread (PyTorch, JAX: their time / ours)",
     "threads": "Training steps on two threads (the others' time / ours)",
-    "overhead": "What the engine adds to NumPy, per operation, forward + backward",
+    "overhead": "What the engine adds to NumPy per operation, forward + backward (µs: median of the rounds; best µs: "
+    "the shortest, when nobody else used the core)",
     "start": "How long it takes to begin",
 }
 

@@ -18,6 +18,10 @@ class Times(dict):
     def median(self, name: str) -> float:
         return float(np.median(self[name]))
 
+    def best(self, name: str) -> float:
+        """The shortest round: what the code takes when nobody else uses the core."""
+        return float(min(self[name]))
+
     def ratio(self, name: str, to: str) -> float:
         """How many times longer `name` took than `to`: the median over rounds, in each of which both ran."""
         return float(np.median(np.array(self[name]) / np.array(self[to])))

@@ -1,4 +1,4 @@
-"""`minires bench`: how fast the kernels and a training step are here, beside NumPy, PyTorch and the machine's peak."""
+"""`minires bench`: kernels and training steps on this machine, beside NumPy, PyTorch, JAX and the machine's peak."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ import pytest
 
 import minires
 from minires import bench
-from minires.bench import attention, goals, kernels, machine, overhead, products, training
+from minires.bench import attention, goals, kernels, machine, overhead, products, step_jax, step_torch, training
+from minires.bench.step_ours import Size, batches, build, our_step
 from minires.bench.timing import Times, side_by_side
 from minires.data import CharCorpus, hamlet
 from minires.messages import UnknownName
@@ -25,6 +26,11 @@ def test_known_times_come_back():
 def test_a_ratio_survives_a_busy_round():
     """Both are slow while others work: the ratio is taken within a round, so it does not move."""
     assert Times(ours=[1.0, 9.0, 1.1], theirs=[2.0, 18.0, 2.2]).ratio("theirs", "ours") == 2.0
+
+
+def test_the_best_round_is_not_the_median():
+    times = Times(ours=[3.0, 1.0, 8.0])
+    assert (times.best("ours"), times.median("ours")) == (1.0, 3.0)
 
 
 def test_every_round_begins_with_another():
@@ -73,12 +79,27 @@ def test_layouts(layout):
 def test_the_models_of_both_sides_are_the_same():
     """The same losses over twelve steps: same weights, same gradients, same update, same weight decay."""
     pytest.importorskip("torch")
-    size, corpus = training.Size(2, 8, 8, 2, 2), CharCorpus(hamlet())
-    model = training.build(size, corpus)
-    taken = {"minires": training.our_step(model), **training.torch_steps(model, size)}
-    _, losses = training.in_turns(taken, training.batches(size, corpus, 12))
+    size, corpus = Size(2, 8, 8, 2, 2), CharCorpus(hamlet())
+    model = build(size, corpus)
+    taken = {"minires": our_step(model), **step_torch.torch_steps(model, size)}
+    _, losses = training.in_turns(taken, batches(size, corpus, 12))
     np.testing.assert_allclose(losses["minires"], losses["PyTorch"], rtol=1e-5)
     assert losses["minires"][-1] != losses["minires"][0]
+
+
+def test_without_the_others_their_columns_are_empty(monkeypatch):
+    monkeypatch.setattr(step_torch, "torch_or_none", lambda: None)
+    monkeypatch.setattr(step_jax, "jax_or_none", lambda threads: None)
+    row = training.one_thread(Size(2, 8, 8, 1, 2), CharCorpus(hamlet()), 5)
+    assert row["ms"] > 0 and row["steps"] == 5 and not [name for name in row if "PyTorch" in name or "JAX" in name]
+    found = goals.goals({"training": [row]})
+    assert len(found) == 5 and all(goal["reached"] is None for goal in found)
+
+
+def test_how_far_loss_curves_are_apart():
+    """At any step, in either direction."""
+    found = training.apart({"minires": [4.0, 2.0], "PyTorch": [4.0, 2.0], "JAX": [3.0, 2.1]})
+    assert found == {"PyTorch's loss off by": 0.0, "JAX's loss off by": 0.25}
 
 
 def test_a_limit_ends_the_turns_but_not_the_first_ones():
@@ -98,12 +119,15 @@ def test_the_bare_chain_is_the_engine_s_work(name):
 
 
 def test_goals_can_be_reached_missed_and_left_open():
-    row = {"work": "training step", "size": "(8, 32, 32, 2, 4)", "loss differs by": 1e-3}
-    rows = [{**row, "PyTorch": ratio} for ratio in (1.0, 4.0)]
+    row = {"work": "training step", "size": "(8, 32, 32, 2, 4)"}
+    row |= {"PyTorch's loss off by": 1e-3, "JAX's loss off by": 1e-5}
+    rows = [{**row, "PyTorch": ratio, "JAX": ratio} for ratio in (1.0, 4.0)]
     found = {row["goal"]: row for row in goals.goals({"training": rows, "threads": rows})}
     assert found["PyTorch's time / ours, geometric mean"]["measured"] == pytest.approx(2.0)
     assert found["PyTorch's time / ours, geometric mean"]["reached"] is True
-    assert found["loss curves, largest relative difference"]["reached"] is False
+    assert found["PyTorch's loss curves off ours by, largest"]["reached"] is False
+    assert found["JAX's loss curves off ours by, largest"]["reached"] is True
+    assert found["JAX's time / ours, smallest"]["measured"] == 1.0
     assert found["our time on one thread / on two, d ≥ 128"]["reached"] is None
 
 
@@ -114,7 +138,7 @@ def test_one_group_as_json_and_as_a_table(tmp_path, capsys):
     assert main(["bench", "--quick", "--only", "overhead", "--json", str(file)]) == 0
     result, printed = json.loads(file.read_text()), capsys.readouterr().out
     assert list(result["groups"]) == ["overhead"] and result["settings"] == {"quick": True, "only": ["overhead"]}
-    assert all(row["µs"] > 0 for row in result["groups"]["overhead"])
+    assert all(row["µs"] > 0 and row["best µs"] > 0 for row in result["groups"]["overhead"])
     assert "add, overhead" in printed and result["machine"]["processor"] in printed and "Goals" in printed
     assert main(["bench", "--json", str(tmp_path / "no" / "bench.json")]) == 2  # before anything is measured
     assert "does not exist" in capsys.readouterr().err
