@@ -146,8 +146,9 @@ def _kernels() -> Iterator[Finding]:
         yield Finding("kernel cache", "no writable folder", "problem", advice)
         return
     yield Finding("kernel cache", info["folder"])
-    warm = f"warm: {info['files']} files, {info['bytes'] / 1e6:.1f} MB"
-    yield Finding("compiled kernels", warm if info["files"] else "cold: each compiles when it is first used")
+    files, size = info["files"] - info["old_files"], info["bytes"] - info["old_bytes"]
+    warm = f"warm: {files} files, {size / 1e6:.1f} MB"
+    yield Finding("compiled kernels", warm if files else "cold: each compiles when it is first used")
 
 
 def _engine() -> Iterator[Finding]:

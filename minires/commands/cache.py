@@ -6,9 +6,12 @@ import argparse
 
 from minires.commands.output import add_json, write_json
 
+ACTIONS = ("info", "tidy", "clear")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", default="info", metavar="info|clear", help="show (the default) or delete")
+    about = "show (the default), delete what other versions left, or delete everything"
+    parser.add_argument("action", nargs="?", default="info", metavar="|".join(ACTIONS), help=about)
     add_json(parser)
 
 
@@ -17,13 +20,21 @@ def run(args: argparse.Namespace) -> int:
     from minires.kernels.cache import cache_info, clear_cache
     from minires.messages import UnknownName
 
-    if args.action not in ("info", "clear"):
-        raise UnknownName("action", args.action, ("info", "clear"))
-    if args.action == "clear":
-        print(f"{clear_cache()} files deleted. Kernels compile again when they are next used.")
+    if args.action not in ACTIONS:
+        raise UnknownName("action", args.action, ACTIONS)
+    if args.action != "info":
+        deleted = clear_cache(old_only=args.action == "tidy")
+        print(f"{deleted} files deleted. Kernels compile again when they are next used.")
     info = cache_info()
     write_json(info, args.json)
     if args.json != "-" and args.action == "info":
-        print(f"folder   {info['folder'] or 'none that can be written: kernels compile in each process'}")
-        print(f"files    {info['files']}, {info['bytes'] / 1e6:.1f} MB, by numba {info['numba']}")
+        show(info)
     return 0
+
+
+def show(info: dict) -> None:
+    print(f"folder   {info['folder'] or 'none that can be written: kernels compile in each process'}")
+    print(f"files    {info['files']}, {info['bytes'] / 1e6:.1f} MB, by numba {info['numba']}")
+    if info["old_files"]:
+        print(f"old      {info['old_files']} of them, {info['old_bytes'] / 1e6:.1f} MB, are of other versions of the")
+        print("         kernels. They go by themselves when nobody uses them, or with: minires cache tidy")

@@ -12,26 +12,39 @@ Numba can keep machine code on disk, but its own rules are not enough for a libr
   pickle of another kernel is different in each process, so that such code is never found again. Here the names,
   numbers and types that it closes over tell it apart.
 * A full disk or a damaged file stops the kernel. Here both mean "not kept".
+* It never deletes. Here each version of a kernel file has a folder of its own, named after the hash above and numba's
+  version, so that two versions of the package do not overwrite each other's code, and `forget_unused` can tell what
+  nobody loads any more.
+* It gets ready to compile (0.4 s) before it looks for code that needs no compiling. Here that waits until it must be.
 """
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import functools
 import hashlib
+import os
+import re
+import shutil
 import sys
 import tempfile
+import time
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import numba
 from numba.core import config, sigutils
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.runtime.nrt import rtsys
 from numba.misc.appdirs import AppDirs
 
 KERNELS = Path(__file__).resolve().parent
 # Settings that change the machine code but that numba leaves out of its key.
 SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "ENABLE_AVX")
+IMPORT = re.compile(r"^\s*from minires\.kernels\.(\w+) import ", re.MULTILINE)
+VERSION = re.compile(r"\w+-[0-9a-f]{8}-[0-9a-f]{12}")  # the folder of one version of one file: see `version`
+DAY = 24 * 3600.0  # seconds
 
 
 @functools.cache
@@ -71,8 +84,7 @@ def _writable(folder: Path) -> bool:
 
 def imported_kernels(source: str) -> set[str]:
     """Names of the kernel modules that a source text imports (`from minires.kernels.NAME import …`)."""
-    modules = [n.module or "" for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom)]
-    return {m.rpartition(".")[2] for m in modules if m.startswith("minires.kernels.")}
+    return set(IMPORT.findall(source))
 
 
 @functools.cache
@@ -84,8 +96,17 @@ def source_stamp(path: Path) -> str:
         if file not in found and file.exists():
             found[file] = file.read_text("utf-8")
             todo += [KERNELS / f"{name}.py" for name in imported_kernels(found[file])]
-    digests = sorted(hashlib.sha256(text.encode()).hexdigest() for text in found.values())
-    return hashlib.sha256("".join(digests).encode()).hexdigest()
+    return digest("".join(sorted(digest(text) for text in found.values())))
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def version(path: Path) -> str:
+    """The folder name of one kernel file as it stands: its name, its place, and what its machine code is made from."""
+    made_from = digest(f"{numba.__version__} {source_stamp(path)}")
+    return f"{path.stem}-{digest(str(path))[:8]}-{made_from[:12]}"
 
 
 class KernelLocator(_CacheLocator):
@@ -96,8 +117,8 @@ class KernelLocator(_CacheLocator):
 
     @classmethod
     def from_function(cls, py_func, py_file):
-        folder = cache_folder()
-        return folder and cls(folder, Path(py_file).resolve(), py_func.__code__.co_firstlineno)
+        folder, path = cache_folder(), Path(py_file).resolve()
+        return folder and cls(folder / version(path), path, py_func.__code__.co_firstlineno)
 
     def get_cache_path(self):
         return str(self._folder)
@@ -106,8 +127,7 @@ class KernelLocator(_CacheLocator):
         return source_stamp(self._path)
 
     def get_disambiguator(self):
-        key = (str(self._path), [getattr(config, name, None) for name in SETTINGS])
-        return f"{self._line}-{hashlib.sha256(repr(key).encode()).hexdigest()[:12]}"
+        return f"{self._line}-{digest(repr([getattr(config, name, None) for name in SETTINGS]))[:12]}"
 
 
 class KernelImpl(CompileResultCacheImpl):
@@ -138,7 +158,8 @@ class KernelCache(FunctionCache):
 
     def load_overload(self, sig, target_context):
         try:
-            kept = super().load_overload(sig, target_context)
+            rtsys.initialize(target_context)  # all that loaded code needs; `super()` would get ready for compiling too
+            kept = self._load_overload(sig, target_context)
         except Exception:  # a damaged file can raise anything: start this kernel's index afresh
             self._quietly(self.flush)
             return None
@@ -147,6 +168,7 @@ class KernelCache(FunctionCache):
 
     def save_overload(self, sig, data):
         self._quietly(super().save_overload, sig, data)
+        forget_unused()
 
     @staticmethod
     def _quietly(action, *args):
@@ -162,24 +184,89 @@ def keep(dispatcher) -> None:
         say_once("no writable folder for compiled kernels, so they are compiled in each process. Set NUMBA_CACHE_DIR.")
     else:
         dispatcher._cache = KernelCache(dispatcher.py_func)
+        mark_used(dispatcher._cache.cache_path)
+
+
+# ------------------------------------------------------------------------------------------------- old versions
+
+
+@functools.cache
+def mark_used(folder: str) -> None:
+    """The time stamp of a version's folder says when a process last asked for it."""
+    with contextlib.suppress(OSError):  # not there yet
+        os.utime(folder)
+
+
+@functools.cache
+def forget_unused() -> None:
+    """Delete versions that nobody asked for lately: for a day those that an edit here replaced, others for 30 days.
+
+    Others may belong to another copy of the package that shares the folder. A process that still runs with a deleted
+    version loses nothing but time: it compiles again what it has not loaded yet. Called once per process, when
+    something new is kept.
+    """
+    current = current_versions()
+    here = {name.rpartition("-")[0] for name in current}
+    for folder in _version_folders():
+        days = 1 if folder.name.rpartition("-")[0] in here else 30
+        if folder.name not in current and _idle(folder) > days * DAY:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def current_versions() -> set[str]:
+    """Folder names of all kernel files as they stand."""
+    return {version(path) for path in KERNELS.glob("*.py")}
+
+
+def _version_folders() -> Iterator[Path]:
+    folder = cache_folder()
+    return (p for p in folder.iterdir() if VERSION.fullmatch(p.name)) if folder else iter(())
+
+
+def _idle(folder: Path) -> float:
+    """Seconds since somebody asked for it; 0 if another process has just deleted it."""
+    try:
+        return time.time() - folder.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _kept_files() -> list[Path]:
     folder = cache_folder()
-    return sorted(p for p in folder.iterdir() if p.suffix in (".nbi", ".nbc")) if folder else []
+    return sorted(p for p in folder.rglob("*.nb[ic]") if p.is_file()) if folder else []
 
 
 def cache_info() -> dict:
-    """Where compiled kernels are kept: `folder` (str or None), `files` (count), `bytes`, `numba` (version)."""
-    files = _kept_files()
-    size = sum(p.stat().st_size for p in files)
-    folder = str(cache_folder()) if cache_folder() else None
-    return {"folder": folder, "files": len(files), "bytes": size, "numba": numba.__version__}
+    """Where compiled kernels are kept, how much that is, and how much of it this version of the package does not need.
+
+    `folder` (str or None), `files` (count), `bytes`, `old_files`, `old_bytes`, `numba` (version).
+    """
+    files, current = _kept_files(), current_versions()
+    old = [p for p in files if p.parent.name not in current]
+    return {
+        "folder": str(cache_folder()) if cache_folder() else None,
+        "files": len(files),
+        "bytes": _bytes(files),
+        "old_files": len(old),
+        "old_bytes": _bytes(old),
+        "numba": numba.__version__,
+    }
 
 
-def clear_cache() -> int:
-    """Delete every kept kernel and return how many files that were. They are compiled again when next used."""
-    files = _kept_files()
+def _bytes(files: list[Path]) -> int:
+    return sum(p.stat().st_size for p in files if p.exists())
+
+
+def clear_cache(old_only: bool = False) -> int:
+    """Delete every kept kernel, or those that this version of the package does not need; return how many files.
+
+    Kernels are compiled again when they are next used.
+    """
+    spared = current_versions() if old_only else set()
+    files = [p for p in _kept_files() if p.parent.name not in spared]
     for path in files:
         path.unlink(missing_ok=True)
+    for folder in _version_folders():
+        if folder.name not in spared:
+            shutil.rmtree(folder, ignore_errors=True)
     return len(files)

@@ -21,6 +21,7 @@ value in units of the gap between neighbouring numbers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -274,7 +275,11 @@ def make_functions(f: Format) -> Functions:
     return Functions(plain_exp, make_decay(f), make_sigmoid(f, exp), make_tanh(f), make_normal(f, exp))
 
 
-BY_TYPE = {types.float32: make_functions(FLOAT32), types.float64: make_functions(FLOAT64)}
+@functools.cache
+def functions_of(real) -> Functions | None:
+    """The functions of a numba type, made when a kernel is compiled: one that is found on disk does not need them."""
+    f = {types.float32: FLOAT32, types.float64: FLOAT64}.get(real)
+    return f and make_functions(f)
 
 
 def exp(x):
@@ -307,7 +312,7 @@ def normal(x):
 
 def _compile_as(name: str):
     def chosen(x):
-        functions = BY_TYPE.get(x)
+        functions = functions_of(x)
         return functions and getattr(functions, name).py_func
 
     return chosen

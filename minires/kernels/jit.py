@@ -5,8 +5,11 @@
 * `fastmath` is a subset. `reassoc` lets a sum be kept in several vector lanes (without it no reduction vectorises),
   `contract` allows a·b + c in one instruction, `arcp` x/y as x·(1/y), `nsz` forgets the sign of zero. Never
   `fastmath=True`: it tells LLVM that NaN and inf do not occur, and then masks of −inf stop working.
+* `no_cfunc_wrapper`: numba would also make a second entry for C callbacks, which nobody here calls. It costs a seventh
+  of the time to compile.
 * Machine code is kept on disk for the package's own kernels, see `cache.py`. A learner's kernel never is.
-* The first compilation in a process says so on stderr, because the computer seems to hang for some seconds.
+* Compilation is announced on stderr, because the computer seems to hang: once in a process what is going on, and each
+  kernel that took more than a second.
 
 An `@intrinsic` or `math` call aside, a kernel is ordinary Python: `kernel.py_func` runs it without a compiler.
 """
@@ -14,6 +17,8 @@ An `@intrinsic` or `math` call aside, a kernel is ordinary Python: `kernel.py_fu
 from __future__ import annotations
 
 import functools
+import sys
+import time
 
 import numba
 from numba.core import event
@@ -22,7 +27,7 @@ from minires.kernels.cache import cache_folder, keep, keepable, say_once
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 EXACT_ORDER = {"contract"}  # for code whose rounding is planned: sums keep the order in which they are written
-DEFAULTS = {"nogil": True, "error_model": "numpy", "fastmath": FAST}
+DEFAULTS = {"nogil": True, "error_model": "numpy", "fastmath": FAST, "no_cfunc_wrapper": True}
 
 
 def njit(function=None, **options):
@@ -43,15 +48,24 @@ def njit(function=None, **options):
 
 
 class _Announcer(event.Listener):
-    """Numba calls this before each compilation that the cache could not save."""
+    """Numba calls this around each compilation that the cache could not save, one inside the other where kernels call
+    kernels.
+    """
+
+    def __init__(self) -> None:
+        self.began: list[float] = []
 
     def on_start(self, event):
         if keepable(event.data["dispatcher"].py_func):
             kept = "kept for the next time" if cache_folder() else "not kept"
-            say_once(f"compiling kernels, each for a few seconds when it is first used ({kept})")
+            say_once(f"compiling kernels: seconds for each, up to a minute before a first training step ({kept})")
+        self.began.append(time.monotonic())
 
     def on_end(self, event):
-        pass
+        seconds, kernel = time.monotonic() - self.began.pop(), event.data["dispatcher"].py_func
+        if not self.began and seconds > 1 and keepable(kernel):
+            name = f"{kernel.__module__.rpartition('.')[2]}.{kernel.__name__}"
+            print(f"minires: compiled {name} in {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
 @functools.cache

@@ -296,5 +296,8 @@ def test_the_cache_is_shown_and_cleared(minires, environment, tmp_path):
     subprocess.run([sys.executable, "-c", code], env=environment(**folder), check=True)
     before = json.loads(minires("cache", "--json", "-", **folder).stdout)
     assert before["folder"].startswith(str(tmp_path)) and before["files"] > 0
+    (tmp_path / "minires" / "flat.nbi").write_bytes(b"of an older version")
+    assert "old      1 of them" in minires("cache", **folder).stdout
+    assert "1 files deleted" in minires("cache", "tidy", **folder).stdout
     assert f"{before['files']} files deleted" in minires("cache", "clear", **folder).stdout
     assert json.loads(minires("cache", "--json", "-", **folder).stdout)["files"] == 0
