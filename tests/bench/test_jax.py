@@ -26,15 +26,15 @@ def test_both_sides_take_the_same_steps():
 
 
 def test_one_thread_is_one_thread():
-    """No more processor seconds than seconds. Without the setting it is about as many as there are cores."""
+    """All processor time is the caller's own, however busy the machine is; with a pool of two almost none is."""
     jax, before = jax_or_none(1), dict(os.environ)
     multiply = jax.jit(lambda a, b: jax.numpy.tanh(a @ b))
     a = jax.numpy.ones((512, 512))
     multiply(a, a).block_until_ready()
-    began, busy = time.perf_counter(), time.process_time()
+    own, busy = time.thread_time(), time.process_time()
     for _ in range(20):
         multiply(a, a).block_until_ready()
-    assert time.process_time() - busy <= 1.1 * (time.perf_counter() - began)
+    assert time.thread_time() - own >= 0.9 * (time.process_time() - busy)
     assert dict(os.environ) == before
 
 
