@@ -2,8 +2,8 @@
 
 `figures/` holds, for every experiment with a figure, NAME.json (the data), NAME.svg (the picture; some also have
 NAME.png and NAME_dark.png), and one manifest.json with a hash of everything that a picture comes from: the data, the
-code that measured it, the code that this imports, the code that drew it, the picture itself. A picture also carries
-the hash of its data inside.
+code that measured it, the code and the files that this reads, the code that drew it, the picture itself. A picture also
+carries the hash of its data inside.
 
     make()                      measure and draw what is missing or stale, leave the rest alone
     make(check=True)            change nothing, need no matplotlib: say whether every picture belongs to its data
@@ -26,7 +26,7 @@ from minires.experiments import EXPERIMENTS, Experiment, Result, get_experiment,
 from minires.experiments.result import plain
 from minires.files import atomic_write, write_problem
 from minires.messages import FileProblem, ValueProblem
-from minires.sources import imported_code
+from minires.sources import PACKAGE, imported_code
 from minires.ui import progress
 
 MANIFEST = "manifest.json"
@@ -83,10 +83,16 @@ def hashes(experiment: Experiment, place: Path) -> dict[str, str]:
     """Hashes of everything that the figure in `place` comes from, as they are now; "" for a missing file."""
     found = {
         "measured by": code_hash(experiment, "run"),
-        "measured with": digest(imported_code(_source(experiment)).encode()),
+        "measured with": digest("".join([imported_code(_source(experiment)), *inputs(experiment)]).encode()),
         "drawn by": code_hash(experiment, "draw", "caption"),
     }
     return found | {file: file_hash(place / file) for file in files(experiment)}
+
+
+def inputs(experiment: Experiment) -> list[str]:
+    """The text of the files of the source tree that a default setting names, line by line as on every system."""
+    paths = [PACKAGE.parent / value for value in experiment.settings.values() if isinstance(value, str) and value]
+    return [path.read_text(encoding="utf-8") for path in paths if path.is_file()]
 
 
 def files(experiment: Experiment) -> list[str]:

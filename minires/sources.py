@@ -16,8 +16,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
 FOLLOWED = ("data", "experiments", "models", "nn", "probes", "residual", "train")
-SILENT = {  # what they do changes no number
-    "files", "messages", "models/notes", "nn/printing", "probes/picture", "problems", "style/__init__", "tensor", "ui",
+SILENT = {  # what they do changes no number; figures of speed are drawn from a kept file, which has its own stamp
+    "bench/__init__", "files", "kernels/cache", "messages", "models/notes", "nn/printing", "probes/picture", "problems",
+    "style/__init__", "tensor", "ui",
 }  # fmt: skip
 
 

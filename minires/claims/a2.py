@@ -580,17 +580,19 @@ row("C94b", "DeepNet", COND,
 row("C95", "DeepNet", CONTRADICTS,
     "Post-Norm's updates grow exponentially.",
     "普通 Post-Norm 更新范数呈指数级增长。",
-    "They grow like a power of the depth, and more slowly the deeper.",
-    "像深度的幂那样增长，而且越深越慢。",
+    "They grow like a power of the depth, far more slowly than an exponential that begins alike. A step so large that "
+    "the output changes altogether would hide this: its ‖ΔF‖ cannot exceed √2.",
+    "像深度的幂那样增长，远慢于起点相同的指数函数。步长过大时看不出来：输出已面目全非，‖ΔF‖ 最多到 √2。",
     DEEPNET,
     measure=flow.updates,
-    tell="one SGD step of Post-Norm's matrices: ‖ΔF‖ grows {post_growth:.0f} times from {first} to {last} blocks, "
-    "exponent {post_norm_sgd_matrices_slope:.1f} (DeepNorm: {deep_growth:.1f} times); growth of the growth "
-    "{jump:.2f} (1: a power, far more: an exponential)",
-    tell_zh="Post-Norm 的矩阵走一步 SGD：从 {first} 到 {last} 个块，‖ΔF‖ 增长 {post_growth:.0f} 倍，指数 "
-    "{post_norm_sgd_matrices_slope:.1f}（DeepNorm {deep_growth:.1f} 倍）；增长率之比 {jump:.2f}（幂函数为 1，指数函数"
-    "远大于 1）",
-    rule=Rule(lambda m: m.jump > 3))
+    tell="a small SGD step of Post-Norm's matrices: ‖ΔF‖ grows {post_growth:.0f} times from {first} to {last} blocks, "
+    "exponent {post_norm_sgd_matrices_slope:.1f} (DeepNorm: {deep_growth:.1f} times); log of the growth in the last "
+    "quadrupling of depth over that in the first {bend:.1f} (a power: {of_power:.0f}, an exponential: "
+    "{of_exponential:.0f})",
+    tell_zh="Post-Norm 的矩阵走一小步 SGD：从 {first} 到 {last} 个块，‖ΔF‖ 增长 {post_growth:.0f} 倍，指数 "
+    "{post_norm_sgd_matrices_slope:.1f}（DeepNorm {deep_growth:.1f} 倍）；深度最后一次与第一次乘四，增长的对数之比 "
+    "{bend:.1f}（幂函数 {of_power:.0f}，指数函数 {of_exponential:.0f}）",
+    rule=Rule(lambda m: m.bend > (m.of_power * m.of_exponential) ** 0.5))
 
 row("C96", "DeepNet", HOLDS,
     "200 layers with 3.2B parameters beat 48 layers with 12B by 5 BLEU, over 7482 directions.",

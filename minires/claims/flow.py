@@ -255,17 +255,19 @@ def _relative(a: np.ndarray, b: np.ndarray) -> float:
 # ------------------------------------------------------------------------------------------------- model updates
 
 
-@measurement(fast={"depths": (3, 12, 48), "seeds": 1})
+@measurement(fast={"depths": (3, 12, 48), "seeds": 2})
 def updates(
-    depths: tuple = (3, 12, 48, 192), d: int = 32, lr: float = 1e-3, seeds: int = 4, seed: int = 0
+    depths: tuple = (3, 12, 48, 192), d: int = 32, lr: float = 1e-7, seeds: int = 4, seed: int = 0
 ) -> Numbers:  # fmt: skip
     """How far one optimiser step moves the model's output, ‖ΔF‖ = rms of the change of the stack's output, by depth.
 
     sgd: θ - lr g. adam: θ - lr/100 sign(g), which is Adam's first step. Only one group moves: the sublayers' matrices,
     which is what DeepNet's theorem speaks of, their biases, or the norms' gains and shifts. theta: ‖Δθ‖ of the
-    matrices. Geometric means over seeds; slope: exponent p of N^p over all depths. jump: ‖ΔF‖'s growth between the last
-    two depths relative to the growth before, which is at most about 1 for a power of N (the depths form a geometric
-    sequence) and much more for an exponential.
+    matrices. Geometric means over seeds; slope: exponent p of N^p over all depths.
+
+    lr is so small that ‖ΔF‖ is proportional to it. With a large one ‖ΔF‖ ends at √2, where the old and the new output
+    have nothing in common, and no law of growth can be seen. bend: logarithm of Post-Norm's growth between the last two
+    depths over that between the first two; of_power and of_exponential: what it is for N^p and for e^{cN}.
     """
     found: Numbers = {"depths": list(depths), "first": depths[0], "last": depths[-1]}
     for recipe in ("deepnorm", "post_norm"):
@@ -274,8 +276,9 @@ def updates(
             values = np.exp([np.mean([np.log(cell[key]) for cell in cells]) for cells in runs])  # (depths,)
             found |= {f"{recipe}_{key}": values.tolist(), f"{recipe}_{key}_slope": _slope(depths, values)}
     post, deep = found["post_norm_sgd_matrices"], found["deepnorm_sgd_matrices"]
-    return found | {"jump": (post[-1] / post[-2]) / (post[-2] / post[-3]), "post_growth": post[-1] / post[0],
-                    "deep_growth": deep[-1] / deep[0]}  # fmt: skip
+    bends = {"bend": np.log(post), "of_power": np.log(depths), "of_exponential": np.array(depths, float)}
+    found |= {name: float((y[-1] - y[-2]) / (y[1] - y[0])) for name, y in bends.items()}
+    return found | {"post_growth": post[-1] / post[0], "deep_growth": deep[-1] / deep[0]}
 
 
 def _update(recipe: str, blocks: int, d: int, lr: float, seed: int) -> dict[str, float]:

@@ -5,7 +5,7 @@ import pytest
 
 from minires.claims import CLAIMS, play, printed
 from minires.claims.flow import _slope, _update
-from minires.claims.ledger import CONTRADICTS, perform
+from minires.claims.ledger import CONTRADICTS, HOLDS, perform
 from minires.claims.trained import _error_cut, digit_net, errors
 from minires.data import digits
 
@@ -81,3 +81,19 @@ def test_gates_over_all_experts_would_be_noticed(monkeypatch):
     gated = printed._gated
     monkeypatch.setattr(printed, "_gated", lambda layer, h, chosen: gated(layer, h, 4))
     assert verdict("C30") == CONTRADICTS
+
+
+def test_the_step_of_the_update_rows_is_so_small_that_the_change_is_proportional_to_it():
+    """A large one ends at √2, and then nothing could look exponential."""
+    small, smaller, large = (_update("post_norm", 24, 32, lr, 1)["sgd_matrices"] / lr for lr in (1e-7, 1e-8, 1e-2))
+    assert np.isclose(small, smaller, rtol=1e-3) and large < small / 2
+
+
+@pytest.mark.parametrize(("law", "found"), [(lambda n: n**1.4, CONTRADICTS), (lambda n: 1.1**n, HOLDS)])
+def test_an_exponential_growth_of_updates_would_be_noticed(monkeypatch, law, found):
+    def grown(recipe, blocks, d, lr, seed):
+        return {f"{rule}_{group}": law(blocks) for rule in ("sgd", "adam") for group in ("matrices", "theta")}
+
+    monkeypatch.setattr("minires.claims.flow._update", grown)
+    claim = CLAIMS["C95"]
+    assert claim.rule(perform(claim.measure, fast=True).numbers) == claim.rule(perform(claim.measure).numbers) == found

@@ -6,7 +6,7 @@ import pytest
 
 from minires import sources
 from minires.experiments import get_experiment
-from minires.figures import hashes, make, read_manifest
+from minires.figures import hashes, inputs, make, read_manifest
 from minires.sources import code_of, imported_code, modules
 
 FILES = {
@@ -87,3 +87,17 @@ def test_a_changed_instrument_is_seen_and_the_data_stay_if_the_numbers_do(toy, p
     changed = [path.name for path in files if path.stat().st_mtime_ns != files[path]]
     assert changed == ["manifest.json"]
     assert read_manifest(toy.folder)["toy"] == hashes(get_experiment("toy"), toy.folder)
+
+
+def test_a_file_that_a_default_names_belongs_to_the_stamp(toy, tmp_path, monkeypatch):
+    monkeypatch.setattr("minires.figures.PACKAGE", tmp_path / "minires")
+    (tmp_path / "speeds.json").write_text("[1]")
+    toy.edit("seed: int = 0", 'seed: int = 0, speeds: str = "speeds.json", note: str = ""')
+    make(["toy"], folder=toy.folder)
+    assert make(["toy"], folder=toy.folder, check=True)[0].ok and inputs(get_experiment("toy")) == ["[1]"]
+    (tmp_path / "speeds.json").write_text("[2]")
+    assert make(["toy"], folder=toy.folder, check=True)[0].message == "measured with has changed"
+
+
+def test_the_roofline_belongs_to_its_bench_result():
+    assert len(inputs(get_experiment("roofline"))) == 1
