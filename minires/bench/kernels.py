@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from minires.bench.peak import roofs
 from minires.bench.peers import torch_or_none
 from minires.bench.timing import side_by_side
 from minires.tensor import OPS, arrays_in
+from minires.train.clipping import global_norm, sum_of_squares
 from minires.train.optimizers import adamw_in_force
 from minires.train.updates import adamw_step
 
@@ -63,6 +65,7 @@ def contests(rows: int, cols: int) -> list[Contest]:
         *both_ways("gelu_tanh", (x,), dy, theirs),
         cross_entropy(x, targets, theirs),
         *adamw(x, theirs),
+        clipping_norm(x, theirs),
     ]
 
 
@@ -105,6 +108,13 @@ def adamw(x: np.ndarray, theirs: dict[str, Work]) -> list[Contest]:
     return [Contest(f"adamw ({form})", *works, theirs.get(f"adamw {form}"), [p, p, m, m, v, v, g]) for form in forms]
 
 
+def clipping_norm(x: np.ndarray, theirs: dict[str, Work]) -> Contest:
+    """The norm of as many gradients."""
+    g, reference = x.reshape(-1), sum_of_squares.__wrapped__  # type: ignore[attr-defined]
+    works = lambda: global_norm([g]), lambda: math.sqrt(reference(g))
+    return Contest("clipping norm", *works, theirs.get("clipping norm"), [g])
+
+
 def distinct(arrays: list) -> list[np.ndarray]:
     """Each array once: an output that is saved as well is written once."""
     return list({a.__array_interface__["data"][0]: a for a in arrays if isinstance(a, np.ndarray) and a.size}.values())
@@ -127,6 +137,7 @@ def torch_works(torch: Any, x: Any, dy: Any, vectors: Any, targets: np.ndarray) 
         "gelu_tanh forward": lambda: functional.gelu(x, approximate="tanh"),
         "gelu_tanh backward": lambda: aten.gelu_backward(dy, x, approximate="tanh"),
         "cross_entropy both": lambda: torch.autograd.grad(functional.cross_entropy(leaf, y), leaf),
+        "clipping norm": lambda: torch.linalg.vector_norm(x),
         "adamw foreach": torch_adamw(torch, x, foreach=True),
         "adamw fused": torch_adamw(torch, x, fused=True),
     }

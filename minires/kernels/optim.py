@@ -1,4 +1,4 @@
-"""The optimiser's arithmetic on flat parameters: AdamW in one pass over its four arrays."""
+"""The optimiser's arithmetic on flat parameters: AdamW in one pass over its four arrays, and the norm for clipping."""
 
 from __future__ import annotations
 
@@ -24,3 +24,17 @@ def adamw_step(p, g, m, v, lr, b1, b2, eps, decay, c1, c2):
     numbers = lr, b1, b2, 1 - b1, 1 - b2, eps, decay, c1, c2  # 1 - 0.999 in float32 would be wrong by 1e-5
     adamw_flat(p, g, m, v, *[real(number) for number in numbers])
     return None
+
+
+@njit
+def squares(g):
+    """Float64 holds every sum of float32 squares, so that nothing overflows and tiny entries count."""
+    total = 0.0
+    for i in range(g.size):
+        x = np.float64(g[i])
+        total += x * x
+    return total
+
+
+def sum_of_squares(g):
+    return squares(g.ravel("K")) if fits(g) else NotImplemented  # in any order: a transposed array is not copied

@@ -7,18 +7,25 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from minires.backend import has_twin
 from minires.messages import ValueProblem, shown
 from minires.nn import Parameter
 
 
+@has_twin("optim")
+def sum_of_squares(g: np.ndarray) -> float:
+    """Σ g² over all entries; NaN or inf if an entry is. A sum that float32 holds badly is taken in float64."""
+    flat = g.reshape(-1)
+    with np.errstate(over="ignore"):
+        total = float(flat @ flat)
+        if not 1e-30 < total < math.inf:  # squares of float32 overflow at 1.8e19 and vanish at 1e-23
+            total = float(np.square(flat, dtype=np.float64).sum())
+    return total
+
+
 def global_norm(arrays: Iterable[np.ndarray | None]) -> float:
     """√ of the sum of all squares of all entries; None counts as zeros. NaN or inf if an entry is."""
-    arrays = [a.reshape(-1) for a in arrays if a is not None]
-    with np.errstate(over="ignore"):
-        total = math.fsum(float(a @ a) for a in arrays)
-    if not math.isfinite(total):  # squares of float32 overflow at 1.8e19: ask again with more range
-        total = math.fsum(float(np.square(a, dtype=np.float64).sum()) for a in arrays)
-    return math.sqrt(total)
+    return math.hypot(*[math.sqrt(sum_of_squares(a)) for a in arrays if a is not None])
 
 
 def clip_gradients(gradients: Sequence[np.ndarray | None], max_norm: float | None) -> float:
