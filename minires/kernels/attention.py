@@ -86,12 +86,9 @@ def exp_row(scores, i, stop, scale, top):
 
 @njit(forceinline=True)
 def keep_row(weights, i, stop, factor, p, query):
-    """p ← factor weights, and zeros behind them (NaN where the row is NaN)."""
-    stop = min(stop, p.shape[1])
-    for j in range(stop):
+    """p ← factor weights. What stands behind `stop`, where no query of the tile may look, is never read."""
+    for j in range(min(stop, p.shape[1])):
         p[query, j] = weights[i, j] * factor
-    for j in range(stop, p.shape[1]):
-        p[query, j] = weights.dtype.type(0) * factor
 
 
 @njit(forceinline=True)
@@ -261,18 +258,6 @@ def panels_for(k, stride):
     return np.empty((k.shape[0] + stride - 1) // stride * stride * k.shape[1], k.dtype)
 
 
-@njit
-def is_causal(p):
-    """True if nothing of P stands above the diagonal. Stops at the first entry that does; P has no negative numbers."""
-    for i in range(p.shape[0]):
-        above = p.dtype.type(0)
-        for j in range(i + 1, p.shape[1]):
-            above += p[i, j]
-        if above != 0:
-            return False
-    return True
-
-
 def make_backward(unit, real):
     """`backward(q, k, v, allowed, causal, scale, p, lse, dy, dq, dk, dv)`, arrays as in the forward pass."""
     shape, (outer, mix), (gather, scatter) = make_shape(unit, real), make_products(unit, real), make_moves(unit, real)
@@ -352,9 +337,8 @@ def make_backward(unit, real):
                 gather(k[b, h], my_k)
                 gather(v[b, h], my_v)
                 gather(dy[b, h], my_dy)
-                known = causal or (p.size > 0 and is_causal(p[b, h]))
                 more = p[b, h], lse[b, h], my_dy, my_dq, my_dk, my_dv
-                head(my_q, my_k, my_v, allowed[b, h], known, scale, *more, *packed, *blocks)
+                head(my_q, my_k, my_v, allowed[b, h], causal, scale, *more, *packed, *blocks)
                 scatter(my_dq, dq[b, h])
                 scatter(my_dk, dk[b, h])
                 scatter(my_dv, dv[b, h])
@@ -366,10 +350,10 @@ def make_backward(unit, real):
 
 
 class Kernels:
-    """The compiled forward and backward pass for 'float32' or 'float64', one function for all strides."""
+    """The compiled forward and backward pass for float32 or float64, one function for all strides."""
 
-    def __init__(self, name: str):
-        unit, real = host_unit(), getattr(types, name)
+    def __init__(self, dtype: np.dtype):
+        unit, real = host_unit(), getattr(types, dtype.name)
         given, mine = types.Array(real, 4, "A", readonly=True), types.Array(real, 4, "A")
         kept, rows = types.Array(real, 4, "C"), types.Array(real, 3, "C")
         allowed = types.Array(types.boolean, 4, "A", readonly=True)
@@ -445,24 +429,29 @@ def _broadcasts(shape, to) -> bool:
 
 
 def _attend(q, k, v, y, mask, causal, scale):
-    """Writes y; returns P, or where that would be large (log Σ e^scores per row, causal, mask)."""
+    """Writes y; returns what the backward pass wants of P.
+
+    That is P itself, or (P with anything above the diagonal, True, None) under a causal mask, or where P would be large
+    (log Σ e^scores per row, causal, mask).
+    """
     shape, real = q.shape[:-1] + k.shape[-2:-1], q.dtype  # (…, T, S)
     keep = math.prod(shape) * real.itemsize <= KEEP
     p, lse = np.empty(shape if keep else shape[:-2] + (0, 0), real), np.empty(shape[:-1], real)
     given = [_four(x) for x in (q, k, v)]
-    kernels(real.name).forward(*given, _allowed(mask, shape), causal, real.type(scale), _four(y), _four(p), _rows(lse))
-    return p if keep else (lse, causal, mask)
+    kernels(real).forward(*given, _allowed(mask, shape), causal, real.type(scale), _four(y), _four(p), _rows(lse))
+    return (p if not causal else (p, True, None)) if keep else (lse, causal, mask)
 
 
 def _attend_backward(q, k, v, p, scale, dy, *gradients):
     """Writes the gradients of q, k and v."""
     shape, real = q.shape[:-1] + k.shape[-2:-1], q.dtype  # (…, T, S)
-    if isinstance(p, tuple):
-        (lse, causal, mask), p = p, np.empty(shape[:-2] + (0, 0), real)
+    kept, causal, mask = p if isinstance(p, tuple) else (p, False, None)
+    if kept.ndim == q.ndim:
+        p, lse = np.ascontiguousarray(kept), np.empty(shape[:-1], real)
     else:
-        p, lse, causal, mask = np.ascontiguousarray(p), np.empty(shape[:-1], real), False, None
+        p, lse = np.empty(shape[:-2] + (0, 0), real), kept
     given = *[_four(x) for x in (q, k, v)], _allowed(mask, shape), causal, real.type(scale), _four(p), _rows(lse)
-    kernels(real.name).backward(*given, _four(dy), *[_four(x) for x in gradients])
+    kernels(real).backward(*given, _four(dy), *[_four(x) for x in gradients])
 
 
 def _allowed(mask, shape):

@@ -24,10 +24,10 @@ from minires.kernels.jit import njit
 from minires.kernels.vector import Unit, address, make_panel, make_words
 
 # Chosen by trial on AVX2 with 32 KB of L1 and 512 KB of L2.
-KC_BYTES, MC, NC = 1536, 144, 2040  # KC is 384 float32 or 192 float64
-PACK_B_FROM = 96  # rows of A: each panel of B is then used by 16 or more tiles
+KC_BYTES, MC, NC = 1024, 144, 2040  # KC is 256 float32 or 128 float64: a panel of B fills half of L1
+PACK_B_FROM = 48  # rows of A: each panel of B is then used by 8 or more tiles
 PACK_A_FROM = 448  # columns of B, if A's rows are contiguous …
-PACK_TURNED_A_FROM = 160  # … and if they are not, where reading in place costs a cache line per step
+PACK_TURNED_A_FROM = 64  # … and if they are not, where reading in place costs a cache line per step
 ALIGN = 64  # a cache line
 
 

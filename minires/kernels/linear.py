@@ -129,9 +129,9 @@ FINISHES |= {f"d_{name}": make_deactivate(a.back, a.keeps) for name, a in ACTIVA
 
 
 @functools.cache
-def compiled(finish: str, name: str) -> Any:
-    """The product with one kind of finish for 'float32' or 'float64', one function for all strides of w."""
-    real = getattr(types, name)
+def compiled(finish: str, dtype: np.dtype) -> Any:
+    """The product with one kind of finish for float32 or float64, one function for all strides of w."""
+    real = getattr(types, dtype.name)
     product: Any = make_product(host_unit(), real, FINISHES[finish])
     given, weight = types.Array(real, 2, "C", readonly=True), types.Array(real, 2, "A", readonly=True)
     vector, matrix = types.Array(real, 1, "C"), types.Array(real, 2, "C")
@@ -161,7 +161,7 @@ local = Local()
 def product(x, w, y, finish="nothing", extra=()):
     """y = x · w on matrices, then the named finish. Returns y."""
     work = local.work(w.shape[0], w.shape[1], x.itemsize)
-    compiled(finish, x.dtype.name)(x, w, y, extra, work)
+    compiled(finish, x.dtype)(x, w, y, extra, work)
     return y
 
 
@@ -244,4 +244,4 @@ def ffn_backward(dy, saved):
 
 def _writable(vector):
     """The vector as the compiled functions were promised it: contiguous and not read-only."""
-    return np.require(vector, requirements=("C", "W"))
+    return vector if vector.flags.carray else np.require(vector, requirements=("C", "W"))

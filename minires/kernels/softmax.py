@@ -54,7 +54,7 @@ def _flip64(n):
 def largest(x, i, stop):
     """The largest of the first `stop` entries of row i; 0 for a row of only -inf. NaN may be skipped: sums find it."""
     top = sortable(x[i, 0])
-    for j in range(1, stop):
+    for j in range(stop):  # from 0, so that rows of whole registers have no rest
         top = max(top, sortable(x[i, j]))
     number = from_sortable(top)
     return number if number != -np.inf else x.dtype.type(0)

@@ -96,11 +96,16 @@ def attention_backward(dy, saved):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _probabilities(q, k, scale, lse, causal, mask):
-    """P = e^(scores - log Σ e^scores), once more from the sums that were kept instead."""
-    scores = (q @ np.swapaxes(k, -1, -2)) * scale  # (…, T, S)
-    p = np.exp(scores - np.where(np.isneginf(lse), np.inf, lse)[..., None].astype(scores.dtype))
-    allowed = _allowed(scores.shape, mask, causal)
+def _probabilities(q, k, scale, kept, causal, mask):
+    """P from what a kernel kept: P with anything where the mask forbids, or lse = log Σ e^scores of each row.
+
+    P = e^(scores - lse), and a row that looks nowhere, whose lse is -inf, is 0.
+    """
+    p = kept  # (…, T, S)
+    if kept.ndim < q.ndim:
+        scores = (q @ np.swapaxes(k, -1, -2)) * scale
+        p = np.exp(scores - np.where(np.isneginf(kept), np.inf, kept)[..., None].astype(scores.dtype))
+    allowed = _allowed(p.shape, mask, causal)
     return p if allowed is None else np.where(allowed, p, p.dtype.type(0))
 
 
