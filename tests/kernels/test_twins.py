@@ -166,6 +166,20 @@ def test_cross_entropy_ignores_and_smooths(real):
     agree("cross_entropy", (logits, targets), real, ignore_index=7)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "uint64", ">i8"])
+def test_cross_entropy_with_targets_of_any_integer(dtype):
+    logits, targets = draw(np.random.default_rng(0), (6, 11), np.float64), np.arange(6).astype(dtype)
+    agree("cross_entropy", (logits, targets), np.float64, ignore_index=3)
+    agree("cross_entropy", (logits, targets), np.float64, ignore_index=2**63)
+
+
+def test_cross_entropy_with_targets_that_are_views():
+    logits, whole = draw(np.random.default_rng(0), (3, 4, 11), np.float32), np.arange(24).reshape(4, 6) % 11
+    read_only = np.broadcast_to(whole[0, :4], (3, 4))
+    for targets in (whole[:, ::2].T, whole[3:0:-1, 1:5], read_only):
+        agree("cross_entropy", (logits, targets), np.float32, ignore_index=2)
+
+
 def test_constant_rows_of_a_layernorm():
     x = np.full((3, 16), 5, np.float32)
     y, saved = OPS["layernorm"].forward(x, np.full(16, 2, np.float32), np.full(16, 0.25, np.float32))
@@ -209,6 +223,8 @@ def test_messages_are_the_same_on_both_backends():
     for call in (
         lambda: minires.layernorm(x, np.ones(4, np.float32)),
         lambda: minires.cross_entropy(x, np.array([0, 3])),
+        lambda: minires.cross_entropy(x, np.array([-1, 2])),
+        lambda: minires.cross_entropy(x, np.array([0, 2]), label_smoothing=1.5),
         lambda: minires.cross_entropy(x, np.array([0.0, 1.0])),
         lambda: minires.cross_entropy(x, np.array([-100, -100])),
     ):
