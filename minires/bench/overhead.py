@@ -14,7 +14,8 @@ import numpy as np
 from minires.bench.timing import side_by_side
 from minires.tensor import Tensor, grad
 
-CHAIN = 500  # operations in a row
+CHAIN = 100  # operations in a row: so short, about a millisecond, that some rounds are not interrupted
+ROUNDS = 1000
 LONG_CHAIN = 20_000  # of h = h + f, beside autograd
 Array = Any
 
@@ -53,7 +54,7 @@ def per_operation(name: str, n: int, quick: bool) -> dict[str, Any]:
     f = np.eye(n)
     times = side_by_side({
         "minires": lambda: engine_chain(on_tensors, f), "NumPy": lambda: bare_chain(forward, backward, f),
-    }, 0.1 if quick else 0.5)  # fmt: skip
+    }, 0.3 if quick else 2.0, ROUNDS)  # fmt: skip
     added = float(np.median(np.array(times["minires"]) - np.array(times["NumPy"]))) / CHAIN
     best = (times.best("minires") - times.best("NumPy")) / CHAIN
     return {"work": f"{name}, overhead", "shape": f"{n}×{n}", "µs": added * 1e6, "best µs": best * 1e6}

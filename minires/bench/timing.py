@@ -31,11 +31,11 @@ class Times(dict):
         return {name: self.ratio(name, to) for name in self if name != to}
 
 
-def side_by_side(works: Mapping[str, Callable[[], Any]], seconds: float = 0.3) -> Times:
-    """Time calls without arguments for about `seconds` in all, at least 3 rounds; each round begins with another."""
+def side_by_side(works: Mapping[str, Callable[[], Any]], seconds: float = 0.3, rounds: int = MOST_ROUNDS) -> Times:
+    """Time calls without arguments for about `seconds` in all, 3 to `rounds` rounds; each round begins with another."""
     repeat = {name: repetitions(work) for name, work in works.items()}
     began, times, names = time.perf_counter(), Times({name: [] for name in works}), list(works)
-    for turn in range(MOST_ROUNDS):
+    for turn in range(rounds):
         if turn >= 3 and time.perf_counter() - began > seconds:
             break
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
