@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minires.commands.output import add_json, write_json
+from minires.messages import ValueProblem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +25,12 @@ def run(args: argparse.Namespace) -> int:
     from minires.claims import get_claims, outcomes, perform_all
 
     chosen = get_claims(args.ids)
+    if args.keep and not args.recompute:
+        given = "--fast --keep" if args.fast else "--keep alone"
+        hint = "Write `minires claims C76 --recompute --keep`."
+        raise ValueProblem("--keep stores what --recompute measured, at full size", given, hint)
     found = perform_all(chosen, fast=args.fast) if args.fast or args.recompute else None
-    if args.keep and found is not None and not args.fast:
+    if args.keep and found is not None:
         _keep(found)
     rows = outcomes(chosen, found)
     write_json(rows, args.json)

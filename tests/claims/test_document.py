@@ -108,6 +108,12 @@ def test_measuring_again_shows_new_numbers_and_keeps_nothing(capsys):
     assert '"verdict": "CONTRADICTS"' in out and path.read_bytes() == before
 
 
+@pytest.mark.parametrize("words", [["--keep"], ["C92", "--keep"], ["C92", "--fast", "--keep"]])
+def test_keeping_what_was_not_measured_at_full_size_is_refused(words, capsys):
+    assert main(["claims", *words]) == 2
+    assert "--recompute --keep" in capsys.readouterr().err
+
+
 def test_a_measurement_that_disagrees_is_an_error(capsys, monkeypatch):
     wrong = Measurement("deepnorm_alpha", {"blocks": 1000}, kept()["deepnorm_alpha"].numbers | {"alpha": 202.0}, 0.1)
     changed = kept() | {"deepnorm_alpha": wrong}
