@@ -23,8 +23,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action not in ACTIONS:
         raise UnknownName("action", args.action, ACTIONS)
     if args.action != "info":
-        deleted = clear_cache(old_only=args.action == "tidy")
-        print(f"{deleted} files deleted. Kernels compile again when they are next used.")
+        tidy = args.action == "tidy"
+        then = "What this version needs is kept." if tidy else "Kernels compile again when they are next used."
+        print(f"{clear_cache(old_only=tidy)} files deleted. {then}")
     info = cache_info()
     write_json(info, args.json)
     if args.json != "-" and args.action == "info":
