@@ -257,6 +257,34 @@ def test_loading_needs_nothing_that_only_compiling_needs(install, tmp_path):
     assert finish(start(install, "float32", code=code, **cache))[0] == ["2.0 1", "False"]
 
 
+def test_loaded_code_can_allocate_sort_draw_and_raise(install, tmp_path):
+    """Whatever a kernel asks of numba's runtime is there although nothing was made ready for compiling."""
+    body = """
+import numpy as np
+from minires.kernels.jit import njit
+
+@njit
+def double(x, out):
+    room = np.sort(np.concatenate((x, np.zeros(3, x.dtype))))
+    out[:] = 2 * np.exp(room[:3]) + 0 * np.random.rand()
+    if x.size > 3:
+        raise ValueError("too long")
+"""
+    (install / "minires" / "kernels" / "tiny.py").write_text(body)
+    code = (
+        USE
+        + """
+try:
+    double(np.zeros(4, dtype), out)
+except ValueError as problem:
+    print(problem)
+"""
+    )
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    assert finish(start(install, "float32", code=code, **cache))[0] == ["2.0 0", "too long"]
+    assert finish(start(install, "float32", code=code, **cache))[0] == ["2.0 1", "too long"]
+
+
 def test_a_kernel_that_takes_long_to_compile_is_named_with_its_seconds(install, tmp_path):
     slow = KERNEL.replace("    for i", "    pause()\n    for i") + PAUSE
     (install / "minires" / "kernels" / "tiny.py").write_text(slow)
