@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from minires.cli import parse
+from minires.data import CharCorpus, hamlet
 from minires.experiments import load_result
 from minires.models import RECIPES
+from minires.probes import rank_collapse
 from tests.residual.common import make_connection
 
 ROOT = Path(__file__).parents[2]
@@ -179,3 +181,27 @@ def test_what_the_page_says_about_looking_back():
 
     assert [group(n) for n in (1, 4, 5, blocks)] == [1, 1, 2, 3]
     assert f"{blocks} blocks, d = 64" in PAGE and "24\nsublayers" in PAGE and blocks == 12
+
+
+# ---------------------------------------------------------------------------------- what stops those that do not learn
+
+
+def test_the_example_prints_the_table_of_cosines(capsys):
+    section = PAGE.split("## What stops")[1].split("## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.S)
+    exec(compile(code, "choosing.md", "exec"), {})
+    printed = [float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
+    written = [float(number) for number in re.findall(r"\| (\d\.\d\d)", section)]
+    assert len(written) == 8 and np.allclose(printed, written, atol=0.011)
+
+
+def test_tokens_are_alike_in_those_that_learn_nothing():
+    corpus, alike = CharCorpus(hamlet()), set()
+    ids, _ = corpus.batch(np.random.default_rng(0), 8, 32)
+    for name, recipe in RECIPES.items():
+        model = recipe.build(len(corpus.vocab), 12, d=32, heads=4, context=32, rng=0, ids=ids)
+        alike |= {name} if rank_collapse(model, ids).cosine[-1] > 0.85 else set()
+    nothing = {name for name, learned in learns("compare_12.jsonl").items() if not learned}
+    assert alike - {"residual_dual"} == nothing - {"residual"}
+    means = {name: np.mean(losses) for name, losses in seeds("compare_12.jsonl").items() if name not in nothing}
+    assert max(means, key=means.get) == "residual_dual" and "residual_dual" in alike
