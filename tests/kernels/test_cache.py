@@ -192,7 +192,8 @@ def test_two_versions_side_by_side_keep_their_code(install, three_versions, tmp_
 
 def test_what_an_edit_replaced_goes_after_a_day_when_something_new_is_kept(install, three_versions, tmp_path):
     first, second, third = three_versions
-    age(first, 1.1), age(second, 0.9), age(third, 400)  # the third is the one that is in force
+    for folder, days in ((first, 1.1), (second, 0.9), (third, 400)):  # the third is the one that is in force
+        age(folder, days)
     finish(start(install, "float32", NUMBA_CACHE_DIR=str(tmp_path / "kept")))  # keeps nothing new
     assert first.exists()
     age(third, 400)
@@ -203,7 +204,8 @@ def test_what_an_edit_replaced_goes_after_a_day_when_something_new_is_kept(insta
 def test_another_copy_of_the_package_keeps_its_code_for_a_month(install, three_versions, tmp_path):
     elsewhere, kept = tmp_path / "elsewhere", tmp_path / "kept"
     shutil.copytree(install / "minires", elsewhere / "minires")
-    age(three_versions[0], 29), age(three_versions[1], 31)
+    age(three_versions[0], 29)
+    age(three_versions[1], 31)
     assert finish(start(elsewhere, "float32", NUMBA_CACHE_DIR=str(kept)))[0] == ["6.0 0"]
     assert [f.exists() for f in three_versions] == [True, False, True]
     assert len(folders_of("tiny", kept)) == 3
