@@ -163,7 +163,7 @@ def _used_up(node: Node) -> GraphError:
     )
 
 
-def _only_none_left_over(gradients: tuple, parents: tuple) -> bool:
+def _only_none_left_over(gradients: tuple, parents: Sequence) -> bool:
     """An optional input that was not given (a bias, say) has no parent; its gradient may only be None."""
     return len(gradients) > len(parents) and all(g is None for g in gradients[len(parents) :])
 
@@ -177,7 +177,7 @@ def _wrong_count(node: Node, count: int) -> GraphError:
 
 
 def _wrong_gradient_shape(node: Node, parent: Node, gradient: np.ndarray) -> ShapeError:
-    where = node.parents.index(parent)
+    where = list(node.parents).index(parent)
     return ShapeError(
         f"gradient {where} of {node.op.name} must have the shape of its input, {parent.shape}",  # type: ignore[union-attr]
         shown(gradient),

@@ -7,6 +7,7 @@
     attention.py  causal attention, and its memory for long sequences
     products.py   the top of the matmul ladder beside OpenBLAS
     training.py   whole training steps on one thread and on two; step_ours.py, step_torch.py and step_jax.py take them
+    profile.py    where the time of a training step goes
     overhead.py   what the engine adds to bare NumPy, and how long an import takes
     goals.py      geometric means beside the goals
     report.py     the tables
@@ -29,6 +30,7 @@ GROUPS = {
     "attention": "attention",
     "matmul": "products",
     "training": "training",
+    "profile": "profile",
     "threads": "training",
     "overhead": "overhead",
     "start": "overhead",

@@ -13,6 +13,7 @@ ABOUT = {
     "attention": "Causal attention, forward + backward (NumPy, PyTorch: their time / ours)",
     "matmul": "Matrix products on one thread (OpenBLAS: its time / ours)",
     "training": "Training steps (batch, T, d, layers, heads), one thread (PyTorch, JAX: their time / ours)",
+    "profile": "Where the time of a training step goes, percent",
     "threads": "Training steps on two threads (the others' time / ours)",
     "overhead": "What the engine adds to NumPy per operation, forward + backward (µs: median of the rounds; best µs: "
     "the shortest, when nobody else used the core)",

@@ -8,7 +8,18 @@ import pytest
 
 import minires
 from minires import bench
-from minires.bench import attention, goals, kernels, machine, overhead, products, step_jax, step_torch, training
+from minires.bench import (
+    attention,
+    goals,
+    kernels,
+    machine,
+    overhead,
+    products,
+    profile,
+    step_jax,
+    step_torch,
+    training,
+)
 from minires.bench.step_ours import Size, batches, build, our_step
 from minires.bench.timing import Times, side_by_side
 from minires.data import CharCorpus, hamlet
@@ -168,3 +179,9 @@ def test_the_list_of_groups_costs_no_import():
 
     code = "import sys, minires.commands.bench, minires.bench; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_parts_of_a_step_are_the_whole_of_it():
+    row = profile.parts(training.SIZES[0], steps=2)
+    shares = [row[part] for part in (*profile.PARTS.values(), profile.REST)]
+    assert sum(shares) == pytest.approx(100) and all(share > 0 for share in shares)
