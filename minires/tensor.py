@@ -189,7 +189,7 @@ class _Debug:
     """Checksums of every saved array, to find raw NumPy writes that no version counter can see."""
 
     def __init__(self) -> None:
-        self.enabled = False
+        self.enabled = 0  # how many blocks of `debug()` are open, in all threads
         self.sums: dict[Node, float] = {}
 
     @staticmethod
@@ -223,12 +223,13 @@ def arrays_in(saved: Any) -> list[np.ndarray]:
 @contextmanager
 def debug() -> Iterator[None]:
     """Inside, every saved array gets a checksum that the backward pass verifies (slow; finds raw writes)."""
-    _debug.enabled = True
+    _debug.enabled += 1
     try:
         yield
     finally:
-        _debug.enabled = False
-        _debug.sums.clear()
+        _debug.enabled -= 1
+        if not _debug.enabled:
+            _debug.sums.clear()
 
 
 # ----------------------------------------------------------------------------------------- the operations
@@ -318,13 +319,17 @@ def apply(op: Op, inputs: tuple, options: dict[str, Any]) -> Tensor:
             arrays.append(x if type(x) in _SIMPLE else _as_array(x))
             parents.append(None)
     if options:
+        written += [x.written for x in options.values() if isinstance(x, Tensor)]
         options = {name: _option(op, name, x) if isinstance(x, Tensor) else x for name, x in options.items()}
     try:
-        y, saved = op.forward(*arrays, **options)
+        result = op.forward(*arrays, **options)
     except Explained as error:
         raise at_edge(error) from None
     except (ValueError, TypeError, IndexError) as error:
         raise _does_not_fit(op, arrays, error) from None
+    if type(result) is not tuple or len(result) != 2:
+        raise _not_a_pair(op, result)
+    y, saved = result
     out = _blank(Tensor)
     out.data = y if type(y) is _ARRAY else np.asarray(y)
     out.written = written[0] if op.view and isinstance(inputs[0], Tensor) else [0]
@@ -335,6 +340,14 @@ def apply(op: Op, inputs: tuple, options: dict[str, Any]) -> Tensor:
         if _debug.enabled:
             _debug.remember(out.node)
     return out
+
+
+def _not_a_pair(op: Op, result: Any) -> GraphError:
+    return GraphError(
+        f"{op.name}_forward must return two things: the result, and what its backward pass wants to have saved",
+        shown(result),
+        "End it with `return y, saved`; saved may be None.",
+    )
 
 
 def _option(op: Op, name: str, x: Tensor) -> np.ndarray:

@@ -370,7 +370,7 @@ kernels = functools.cache(Kernels)
 
 
 def attention_forward(q, k, v, mask=None, causal=False, scale=None, bias=None, dropout_p=0.0, rng=None):
-    scale = _scale(q, scale)
+    scale, mask, causal = _scale(q, scale), _as_mask(mask), bool(causal)
     if bias is not None or dropout_p or not _can(q, k, v, mask, scale):
         return NotImplemented
     y = np.empty(v.shape[:-2] + (q.shape[-2], v.shape[-1]), q.dtype)
@@ -391,7 +391,7 @@ def self_attention_forward(qkv, heads=1, mask=None, causal=False, dropout_p=0.0,
         return NotImplemented
     b, t, _ = qkv.shape
     q, k, v = np.ascontiguousarray(qkv).reshape(b, t, 3, heads, -1).transpose(2, 0, 3, 1, 4)  # (3, B, H, T, dh)
-    scale = _scale(q, None)
+    scale, mask, causal = _scale(q, None), _as_mask(mask), bool(causal)
     if not _can(q, k, v, mask, scale):
         return NotImplemented
     y = np.empty((b, t, heads, q.shape[-1]), qkv.dtype)  # the heads' results side by side
@@ -408,6 +408,10 @@ def self_attention_backward(dy, saved):
     dy = dy.reshape(b, t, heads, dh).swapaxes(1, 2)  # (B, H, T, dh)
     _attend_backward(q, k, v, p, scale, dy, *dqkv.transpose(2, 0, 3, 1, 4))
     return dqkv.reshape(b, t, -1)  # (B, T, 3d)
+
+
+def _as_mask(mask):
+    return mask if mask is None else np.asarray(mask)
 
 
 def _scale(q, scale):
@@ -456,7 +460,8 @@ def _attend_backward(q, k, v, p, scale, dy, *gradients):
 
 def _allowed(mask, shape):
     """The mask as (B, H, T, S), or an array without entries where there is none."""
-    return _four(np.empty(shape[:-2] + (0, 0), bool) if mask is None else np.broadcast_to(mask, shape))
+    given = np.empty(shape[:-2] + (0, 0), bool) if mask is None else np.broadcast_to(mask, shape)
+    return given[(None,) * (4 - given.ndim)]  # any strides will do: a copy could be as large as all scores
 
 
 def _four(x):

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numba
 import numpy as np
 
-from minires.kernels.checks import overlap, product_room, same_float_dtype
+from minires.kernels.checks import product_room, same_float_dtype
 from minires.kernels.gemm import compiled, work_bytes
 from minires.kernels.vector import host_unit
 from minires.messages import ShapeError, shown
@@ -122,12 +122,21 @@ def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.nd
     if a.ndim == b.ndim == 2:
         return matmul_simd(a, b, out)
     same_float_dtype(a=a, b=b)
-    if a.ndim == 1 or b.ndim == 1:
-        return delivered(with_vectors(a, b), out)
-    if b.ndim == 2 and a.flags.c_contiguous and (out is None or out.flags.c_contiguous):
-        rows = None if out is None else out.reshape(-1, b.shape[1])
-        return matmul_simd(a.reshape(-1, a.shape[-1]), b, rows).reshape(*a.shape[:-1], b.shape[1])
-    return batched(a, b, out)
+    if out is not None:
+        return delivered(fits_into(out, matmul(a, b)), out)
+    if a.ndim <= 1 or b.ndim <= 1:
+        return with_vectors(a, b)
+    if b.ndim == 2 and a.flags.c_contiguous and a.size:
+        return matmul_simd(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
+    return batched(a, b)
+
+
+def fits_into(out: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """c, if `out` can hold it."""
+    if out.shape != c.shape or out.dtype != c.dtype or not out.flags.writeable:
+        raise ShapeError(f"out must be {c.dtype} of shape {c.shape}, and writable", shown(out),
+                         "Leave `out` away to get a new array.")
+    return c
 
 
 def with_vectors(a, b):
@@ -140,18 +149,18 @@ def with_vectors(a, b):
     return product[..., 0, :] if a.ndim == 1 and b.ndim > 1 else product[..., 0] if a.ndim == 1 else product
 
 
-def batched(a, b, out):
+def batched(a, b):
     """A stack of products. The last axis of the stack is walked in compiled code, the others here: no copies."""
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
-        return np.matmul(a, b, out=out)
+        return np.matmul(a, b)
     a, b = stacks(a, b)
-    c = stack_room(a, b, out)
+    c = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
     product = compiled_product(a.dtype)
     for at in np.ndindex(c.shape[:-3]):
         x, y, z = a[at], b[at], c[at]
         if len(z):
             product(x[0], y[0], z[0], len(z), x.strides[0], y.strides[0], z.strides[0], local.work)
-    return delivered(c, out)
+    return c
 
 
 def stacks(a, b):
@@ -165,13 +174,3 @@ def stacks(a, b):
                          f"a = {shown(a)}, b = {shown(b)}", "Did you forget to swap the last two axes of b?")
     a, b = np.broadcast_to(a, batch + a.shape[-2:]), np.broadcast_to(b, batch + b.shape[-2:])
     return a, b
-
-
-def stack_room(a, b, out) -> np.ndarray:
-    """The array that a stack of products is computed into: `out` itself where kernels can write to it."""
-    shape = (*a.shape[:-1], b.shape[-1])
-    if out is None or out.strides[-1] != out.itemsize or overlap(out, a, b):
-        return np.empty(shape, a.dtype)
-    if out.shape != shape or out.dtype != a.dtype:
-        raise ShapeError(f"out must be {a.dtype} of shape {shape}", shown(out), "Leave `out` away to get a new array.")
-    return out

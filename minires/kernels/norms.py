@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from minires.kernels.fits import as_rows, fits
-from minires.kernels.jit import njit
+from minires.kernels.jit import EXACT_ORDER, njit
+
+
+@njit(fastmath=EXACT_ORDER, forceinline=True)
+def inverse_root(x):
+    """1 / √x for every x ≥ 0. With `arcp` it would become an estimate that is wrong for denormal numbers and inf."""
+    return type(x)(1) / np.sqrt(x)
 
 
 @njit
@@ -20,7 +26,7 @@ def layernorm_rows(x, gamma, beta, eps, y, xhat, rstd):
         square = x.dtype.type(0)
         for j in range(d):
             square += (x[i, j] - mean) * (x[i, j] - mean)
-        r = x.dtype.type(1) / np.sqrt(square / width + eps)
+        r = inverse_root(square / width + eps)
         rstd[i] = r
         for j in range(d):
             z = (x[i, j] - mean) * r
@@ -77,7 +83,7 @@ def rmsnorm_rows(x, gamma, eps, y, xhat, rstd):
         square = x.dtype.type(0)
         for j in range(d):
             square += x[i, j] * x[i, j]
-        r = x.dtype.type(1) / np.sqrt(square / width + eps)
+        r = inverse_root(square / width + eps)
         rstd[i] = r
         for j in range(d):
             z = x[i, j] * r

@@ -6,7 +6,7 @@ import numpy as np
 
 from minires.messages import ShapeError
 from minires.ops.broadcast import unbroadcast
-from minires.tensor import Tensor, _plain_index, differentiable
+from minires.tensor import Tensor, differentiable
 
 
 def reshape_forward(x, shape):
@@ -135,8 +135,12 @@ def broadcast_to(x, *shape) -> Tensor:
 
 
 def getitem(x, index) -> Tensor:
-    """x[index], with tensors allowed inside the index."""
-    return _getitem(x, index=_plain_index(index))
+    """x[index], with tensors allowed inside the index. These are copied: the backward pass needs them as they were."""
+    return _getitem(x, index=tuple(map(_kept, index)) if isinstance(index, tuple) else _kept(index))
+
+
+def _kept(index):
+    return index.data.copy() if isinstance(index, Tensor) else index
 
 
 def concatenate(tensors, axis: int = 0) -> Tensor:

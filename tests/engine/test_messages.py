@@ -205,3 +205,40 @@ def test_the_traceback_ends_at_the_public_edge(case):
     assert all(
         entry.name in ("apply", "call", "plus", "<lambda>") or "test_" in entry.name for entry in caught.traceback
     )
+
+
+@pytest.mark.parametrize("result", [np.ones((2, 3)), [1, 2], (1, 2, 3)])
+def test_a_forward_pass_that_saves_nothing_is_explained(result):
+    """An array of two rows could be taken for a pair."""
+    with (
+        minires.use(softmax_forward=lambda x, axis=-1: result),
+        pytest.raises(GraphError, match="must return two things"),
+    ):
+        minires.ops.softmax(leaf(2, 3))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_options_that_are_changed_before_the_backward_pass(backend):
+    x, i = leaf(5, 3), minires.Tensor(np.array([0, 1]))
+    y = x[i]
+    i[...] = np.array([3, 4])
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad.any(axis=1), [True, True, False, False, False])
+    mask = minires.Tensor(np.ones((4, 4), bool))
+    q = leaf(1, 1, 4, 4)
+    with minires.backend(backend):
+        y = minires.ops.attention(q, q, q, mask=mask).sum()
+        mask[:, :2] = False
+        with pytest.raises(GraphError, match="changed in place"):
+            y.backward()
+
+
+def test_a_block_of_debug_inside_another_does_not_end_it():
+    x = leaf(3)
+    with minires.debug():
+        y = (x * x).sum()
+        x.data[0] = 5
+        with minires.debug():
+            pass
+        with pytest.raises(GraphError, match="written to after"):
+            y.backward()

@@ -230,3 +230,22 @@ def test_one_function_serves_every_layout():
     product = compiled(host_unit(), "float64")
     assert len(product.signatures) == 1
     assert product.signatures[0][0] == types.Array(types.float64, 2, "A", readonly=True)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "out"),
+    [((3,), (3, 4), np.zeros((5, 4))), ((3,), (3, 4), np.zeros(4, int)), ((2, 3, 4), (4, 5), np.zeros((6, 5)))],
+)
+def test_matmul_refuses_an_array_that_does_not_fit_the_result(left, right, out):
+    with pytest.raises(ShapeError, match="out must be float64"):
+        matmul(np.ones(left), np.ones(right), out)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [((2, 3, 0), (0, 4)), ((2, 0, 3), (3, 4)), ((2, 3, 4), (4, 0)), ((0, 2, 3), (3, 2))]
+)
+def test_matmul_of_nothing(left, right):
+    a, b = np.ones(left), np.ones(right)
+    out = np.full(np.matmul(a, b).shape, 7.0)
+    np.testing.assert_array_equal(matmul(a, b), np.matmul(a, b))
+    assert matmul(a, b, out) is out and not out.any()

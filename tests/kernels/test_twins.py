@@ -247,3 +247,15 @@ def test_a_large_common_offset_costs_no_digits(name, offset):
         y, _ = OPS[name].forward(x, *targets)
     right, _ = OPS[name].reference[0](x.astype(np.float64), *targets)
     np.testing.assert_allclose(y, right, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["layernorm", "rmsnorm"])
+@pytest.mark.parametrize("size", [1e-20, 1e-42, 3e19])
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+def test_norms_at_the_ends_of_the_range(name, size, eps):
+    """The square of a row is denormal or infinite there, where an estimated 1/√ is wrong."""
+    x = (np.array([[1, -1, 1, -1, 1, -1, 1, -1]]) * size).astype(np.float32)
+    with np.errstate(all="ignore"):
+        expected = OPS[name].reference[0](x, eps=eps)[0]
+        with backend("numba"):
+            np.testing.assert_allclose(OPS[name].forward(x, eps=eps)[0], expected, rtol=1e-5)

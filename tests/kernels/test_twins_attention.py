@@ -222,3 +222,25 @@ def test_messages_are_the_same_on_both_backends():
                 call()
             messages.append(str(caught.value))
         assert messages[0] == messages[1]
+
+
+def test_a_mask_may_be_a_list():
+    q, k, v = draw([(1, 2, 3, 4)] * 3, np.float64)
+    mask = [[True, False, False], [True, True, False], [True, True, True]]
+    agree("attention", (q, k, v), np.float64, mask=np.array(mask))
+    np.testing.assert_array_equal(
+        minires.attention(q, k, v, mask=mask).data, minires.attention(q, k, v, mask=np.array(mask)).data
+    )
+
+
+def test_a_mask_by_query_is_not_spread_over_keys_and_heads():
+    import tracemalloc
+
+    q, k, v = draw([(1, 4, 2048, 4)] * 3, np.float32)
+    mask = np.arange(2048)[:, None] > 3  # (T, 1)
+    OPS["attention"].forward(q[:, :, :9], k, v, mask=mask[:9])
+    tracemalloc.start()
+    OPS["attention"].forward(q, k, v, mask=mask)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2048 * 2048
