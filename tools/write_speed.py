@@ -51,7 +51,12 @@ def losses() -> str:
 
 def threads() -> str:
     columns = {**STEP, "one thread": "our one thread / two"}
-    return chosen("threads", columns, lambda row: "size" in row)
+    return chosen("threads", columns, lambda row: row["work"].startswith("training"))
+
+
+def busy() -> str:
+    columns = {"size": SIZE, "one thread": "our one thread / two"}
+    return chosen("threads", columns, lambda row: row["work"].startswith("beside"))
 
 
 def kernels() -> str:
@@ -85,7 +90,7 @@ def overhead() -> str:
 
 TABLES = {
     "machine": machine, "goals": goals, "steps": steps, "losses": losses, "profile": profile, "threads": threads,
-    "kernels": kernels, "attention": attention, "overhead": overhead,
+    "busy": busy, "kernels": kernels, "attention": attention, "overhead": overhead,
 }  # fmt: skip
 
 

@@ -6,7 +6,11 @@ compared as well.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -70,6 +74,8 @@ def threads(quick: bool) -> list[dict[str, Any]]:
     """The same on two threads each, with single threads beside it; first, what a second thread can bring."""
     corpus, steps = CharCorpus(hamlet()), QUICK_STEPS if quick else STEPS // 3
     rows = [two_threads(size, corpus, steps) for size in (SIZES[1:2] if quick else SIZES[1:])]
+    with busy_machine():
+        rows += [disturbed(size, corpus, steps) for size in (SIZES[:1] if quick else SIZES[:4])]
     return [second_core(quick), *rows]
 
 
@@ -84,6 +90,26 @@ def second_core(quick: bool) -> dict[str, Any]:
     works = {"minires": lambda: in_threads(multiply, (0, 1), 2), "one thread": lambda: (multiply(), multiply())}
     times = side_by_side(works, 0.2 if quick else 2.0)
     return {"work": "two products at once", "ms": times.median("minires") * 1e3, **times.ratios("minires")}
+
+
+@contextmanager
+def busy_machine(processes: int = 2) -> Iterator[None]:
+    """Other programs that compute all the time, as many as the cores that this package would like to have."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def disturbed(size: Size, corpus: CharCorpus, steps: int) -> dict[str, Any]:
+    """Two threads beside one while others want the cores too: a thread that waits for its share must not cost much."""
+    models = [build(size, corpus) for _ in range(2)]
+    taken = {"minires": our_step(models[0], sharded(models[0], threads=2)), "one thread": our_step(models[1])}
+    times, _ = in_turns(taken, batches(size, corpus, max(steps, QUICK_STEPS)), limit=LIMIT)
+    return {**described(size, models[0], times), "work": "beside two busy programs"}
 
 
 def two_threads(size: Size, corpus: CharCorpus, steps: int) -> dict[str, Any]:
