@@ -10,6 +10,8 @@ Every step has the same signature, passes the same test and changes one thing:
     simd       the inner loop in vector instructions (matmul.py, gemm.py, vector.py)
     threads    several cores
 
+`minires.use(**minires.kernels.matmul.ENGINE)` makes the engine's `@` run on `simd`.
+
 `python -m minires.kernels.ladder` measures the steps beside NumPy. On AVX2 (Zen 3, one thread, float32, n = 256) their
 share of OpenBLAS's speed was: naive 0.01, reordered 0.37, tiled 0.33, registers 0.36, packed 0.39, simd 1.03; with
 n = 1024: reordered 0.34, packed 0.47. The machine was busy, and runs differ by a tenth.

@@ -1,10 +1,17 @@
 """Matrix products on the compiled `gemm`: two matrices, several threads, and everything that `np.matmul` accepts.
 
 `ladder.py` leads up to here step by step from three plain loops; `python -m minires.kernels.ladder` measures all of it.
+On the numba backend the linear layers, the FFN and attention run on its micro-kernel anyway. To send every other `@` of
+the engine here too, and linear layers through `@`:
+
+    with minires.use(**minires.kernels.matmul.ENGINE):
+        loss = model.loss(x, y)
+        loss.backward()
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import threading
@@ -17,6 +24,7 @@ from minires.kernels.checks import product_room, same_float_dtype
 from minires.kernels.gemm import compiled, work_bytes
 from minires.kernels.vector import host_unit
 from minires.messages import ShapeError, shown
+from minires.ops.matmul import matmul_backward
 
 THREADS_FROM = 100**3  # multiplications; below, waking a thread costs more than it saves
 _products: dict = {}  # dtype → compiled product
@@ -174,3 +182,11 @@ def stacks(a, b):
                          f"a = {shown(a)}, b = {shown(b)}", "Did you forget to swap the last two axes of b?")
     a, b = np.broadcast_to(a, batch + a.shape[-2:]), np.broadcast_to(b, batch + b.shape[-2:])
     return a, b
+
+
+def matmul_forward(a, b):
+    """y = a @ b. saved = (a, b)."""
+    return matmul(a, b), (a, b)
+
+
+ENGINE = {"matmul_forward": matmul_forward, "matmul_backward": functools.partial(matmul_backward, product=matmul)}

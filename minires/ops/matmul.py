@@ -31,22 +31,23 @@ def _check_inner(a, b):
     )
 
 
-def matmul_backward(dy, saved):
+def matmul_backward(dy, saved, product=np.matmul):
     """da = dy @ bᵀ, db = aᵀ @ dy, summed over the batch axes along which either was stretched.
 
     A vector is treated as a matrix with one row (a) or one column (b), as in the forward pass.
+    product: what multiplies two stacks of matrices.
     """
     a, b = saved
     if a.ndim == b.ndim == 2:
-        return dy @ b.T, a.T @ dy
+        return product(dy, b.T), product(a.T, dy)
     rows = a[None, :] if a.ndim == 1 else a  # (…, n, k)
     columns = b[:, None] if b.ndim == 1 else b  # (…, k, m)
     if a.ndim == 1:
         dy = np.expand_dims(dy, -1 if b.ndim == 1 else -2)  # (…, 1, m)
     if b.ndim == 1:
         dy = np.expand_dims(dy, -1)  # (…, n, 1)
-    da = dy @ np.swapaxes(columns, -1, -2)  # (…, n, k)
-    db = np.swapaxes(rows, -1, -2) @ dy  # (…, k, m)
+    da = product(dy, np.swapaxes(columns, -1, -2))  # (…, n, k)
+    db = product(np.swapaxes(rows, -1, -2), dy)  # (…, k, m)
     return unbroadcast(da, rows.shape).reshape(a.shape), unbroadcast(db, columns.shape).reshape(b.shape)
 
 

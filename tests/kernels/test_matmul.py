@@ -10,11 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import types
 
+import minires
+from minires.kernels import matmul as top
 from minires.kernels.gemm import compiled, work_bytes
 from minires.kernels.ladder import LADDER, measure
 from minires.kernels.matmul import matmul, matmul_simd, matmul_threads
 from minires.kernels.vector import UNITS, host_unit
 from minires.messages import DtypeError, ShapeError
+from minires.models import DecoderLM
+from minires.train.loop import loss_and_gradients
 
 DTYPES = (np.float32, np.float64)
 # Around tiles (6, 12 and 16), vectors, and the edges of the blocks in ladder.py and gemm.py.
@@ -249,3 +253,19 @@ def test_matmul_of_nothing(left, right):
     out = np.full(np.matmul(a, b).shape, 7.0)
     np.testing.assert_array_equal(matmul(a, b), np.matmul(a, b))
     assert matmul(a, b, out) is out and not out.any()
+
+
+def test_the_engine_can_multiply_on_the_top_rung(monkeypatch):
+    """The same loss and gradients of a model as with NumPy, all products through `matmul`."""
+    calls = []
+    monkeypatch.setattr(top, "matmul_simd", lambda *args: calls.append(args) or matmul_simd(*args))
+    model = DecoderLM(7, d=8, heads=2, blocks=1, context=5, rng=0)
+    x, y = model.example(3)
+    with minires.backend("numpy"):
+        expected = loss_and_gradients(model, x, y, model.parameters())
+        assert not calls
+        with minires.use(**top.ENGINE):
+            loss, gradients = loss_and_gradients(model, x, y, model.parameters())
+    assert len(calls) >= 10 and loss == pytest.approx(expected[0], rel=1e-5)
+    for got, right in zip(gradients, expected[1], strict=True):
+        np.testing.assert_allclose(got, right, atol=1e-5)
