@@ -95,7 +95,7 @@ def beside_autograd(length: int) -> list[dict[str, Any]]:
         h, f = both
         for _ in range(length):
             h = h + f
-        return numpy.sum(h)
+        return numpy.sum(h)  # type: ignore
 
     ones, theirs = np.ones(8), cast(Any, their_grad(chain))  # type: ignore
     works = {"minires": lambda: engine_chain(_add, ones, length), "autograd": lambda: theirs((ones, ones))}

@@ -13,13 +13,14 @@ watch:
 from __future__ import annotations
 
 import inspect
+import itertools
 import types
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from minires.kernels.counting import CountingArray, Race, Watch, WrongIndex
-from minires.messages import Explained, ValueProblem
+from minires.messages import Explained, ValueProblem, shown
 
 MOST = 100_000  # elements of one array; plain Python takes about a microsecond for each access
 SHOWN = 5
@@ -94,8 +95,9 @@ def trace(kernel, *args) -> Report:
     """Run `kernel` without a compiler on copies of `args` and report traffic, wrong indices and races.
 
     Kernels that it calls are watched too, and arrays that it makes with `np.zeros` and the like. Raises
-    `ValueProblem` for arrays of more than 100 000 elements.
+    `ValueProblem` for arrays of more than 100 000 elements, and for two that share memory.
     """
+    need_separate([a for a in args if isinstance(a, np.ndarray)])
     python = python_of(kernel)
     watch, watched = Watch(), {}
     names = list(inspect.signature(python).parameters)
@@ -104,6 +106,16 @@ def trace(kernel, *args) -> Report:
     traffic = [traffic_of(array._cells) for array in watched.values()]
     left = {name: array._data for name, array in watched.items()}
     return Report(python.__name__, traffic, list(watch.races.values()), list(watch.wrong), plain(result), left)
+
+
+def need_separate(arrays: list[np.ndarray]) -> None:
+    """Each argument is copied by itself: what one name writes would not be seen under the other."""
+    for x, y in itertools.combinations(arrays, 2):
+        if np.shares_memory(x, y):
+            raise ValueProblem(
+                "the arrays of a traced kernel must not share memory", f"{shown(x)} and {shown(y)} that do",
+                "Pass copies. A parallel loop that reads one and writes the other in place is a race: give it an out.",
+            )  # fmt: skip
 
 
 def python_of(kernel):

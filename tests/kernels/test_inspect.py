@@ -208,3 +208,17 @@ def test_streams_move_what_they_claim():
     peak.triad(x, y, z, 1)
     np.testing.assert_array_equal(z, np.arange(8) + np.float32(0.5))
     np.testing.assert_array_equal(x, y + np.float32(0.5) * z)
+
+
+def test_two_names_of_one_memory_are_refused():
+    """Each would be copied by itself, and a race between them would go unseen."""
+
+    def shift(a, out):
+        for i in prange(1, a.size):
+            out[i] = a[i - 1]
+
+    x = np.arange(5.0)
+    for a, out in ((x, x), (x[:-1], x[1:])):
+        with pytest.raises(ValueProblem, match="must not share memory"):
+            check(shift, a, out)
+    assert not check(shift, x[:2], x[2:4]).races
