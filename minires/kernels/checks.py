@@ -39,10 +39,17 @@ def product_room(a, b, out=None) -> np.ndarray:
     shape = a.shape[0], b.shape[1]
     if out is None:
         return np.empty(shape, a.dtype)
-    if out.shape != shape or out.dtype != a.dtype:
-        raise ShapeError(f"out must be {a.dtype} of shape {shape}", shown(out), "Leave `out` away to get a new array.")
-    writable = out.flags.writeable and (out.strides[1] == out.itemsize or shape[1] == 1)
-    return out if writable and not overlap(out, a, b) else np.empty(shape, a.dtype)
+    need_out(out, shape, a.dtype)
+    fits = out.strides[1] == out.itemsize or shape[1] == 1
+    return out if fits and not overlap(out, a, b) else np.empty(shape, a.dtype)
+
+
+def need_out(out: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Raises `ShapeError` unless `out` has this shape and dtype and can be written to."""
+    if out.shape != shape or out.dtype != dtype or not out.flags.writeable:
+        locked = "" if out.flags.writeable else ", which is read-only"
+        must = f"out must be {dtype} of shape {shape}, and writable"
+        raise ShapeError(must, shown(out) + locked, "Leave `out` away to get a new array.")
 
 
 def overlap(out, a, b) -> bool:

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numba
 import numpy as np
 
-from minires.kernels.checks import product_room, same_float_dtype
+from minires.kernels.checks import need_out, product_room, same_float_dtype
 from minires.kernels.gemm import compiled, work_bytes
 from minires.kernels.vector import host_unit
 from minires.messages import ShapeError, shown
@@ -131,20 +131,14 @@ def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.nd
         return matmul_simd(a, b, out)
     same_float_dtype(a=a, b=b)
     if out is not None:
-        return delivered(fits_into(out, matmul(a, b)), out)
+        c = matmul(a, b)
+        need_out(out, c.shape, c.dtype)
+        return delivered(c, out)
     if a.ndim <= 1 or b.ndim <= 1:
         return with_vectors(a, b)
     if b.ndim == 2 and a.flags.c_contiguous and a.size:
         return matmul_simd(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
     return batched(a, b)
-
-
-def fits_into(out: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """c, if `out` can hold it."""
-    if out.shape != c.shape or out.dtype != c.dtype or not out.flags.writeable:
-        raise ShapeError(f"out must be {c.dtype} of shape {c.shape}, and writable", shown(out),
-                         "Leave `out` away to get a new array.")
-    return c
 
 
 def with_vectors(a, b):

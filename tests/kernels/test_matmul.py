@@ -269,3 +269,11 @@ def test_the_engine_can_multiply_on_the_top_rung(monkeypatch):
     assert len(calls) >= 10 and loss == pytest.approx(expected[0], rel=1e-5)
     for got, right in zip(gradients, expected[1], strict=True):
         np.testing.assert_allclose(got, right, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
+def test_matmul_refuses_an_array_that_is_read_only(shape):
+    out = np.zeros(shape)
+    out.flags.writeable = False
+    with pytest.raises(ShapeError, match="read-only"):
+        matmul(np.ones(shape), np.ones((3, 3)), out)
